@@ -88,6 +88,8 @@ def _rows(record: BenchRecord) -> Iterator[Record]:
                 "busbw_Bps": None if factor is None else algbw_Bps * factor,
                 "wrong": point.wrong,
                 "expected_s": point.expected_s,
+                "expected_low_s": min(point.expected_interval_s, default=None),
+                "expected_high_s": max(point.expected_interval_s, default=None),
                 "verdict": point.verdict,
                 "causes": "; ".join(point.causes),
             }

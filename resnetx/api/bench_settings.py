@@ -79,6 +79,8 @@ def rows(record: BenchRecord) -> Iterator[Record]:
             "time_s": time_s,
             "bandwidth_Bps": cell.size_bytes / time_s,
             "expected_s": cell.expected_s,
+            "expected_low_s": min(cell.expected_interval_s, default=None),
+            "expected_high_s": max(cell.expected_interval_s, default=None),
             "verdict": cell.verdict,
             "class": cell.pair_class,
             "path": cell.path,

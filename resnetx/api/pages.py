@@ -38,8 +38,8 @@ from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
-from resnetx.table import Column, Records, Table, Tabular, as_shown, row
-from resnetx.units import in_ms, number, size_text
+from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
+from resnetx.units import GBps, in_ms, number, size_text
 
 MOST_IN_TITLE = 3  # systems
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
@@ -112,7 +112,7 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
     name, of = ("collectives", "Collectives, size by size") if timed else ("classes", "Copies, class by class")
     tables = [PageTable(name, of, answer.table)] if answer.table else []
     if cells := [cell for record in records for cell in record.cells]:
-        whole = table_of_records([{**row(cell), "time_s": median(cell.time_s)} for cell in cells])
+        whole = table_of_records([_copy_row(cell) for cell in cells])
         ordered = sorted(cells, key=lambda cell: (cell.family, cell.size_bytes, str(cell.source), str(cell.target)))
         tables.append(PageTable("copies", "Copies, pair by pair", as_shown(_PAIRS, ordered), whole))
     title = "The interconnect, measured"
@@ -123,6 +123,16 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
     return Part(title, sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
 
 
+def _described(cell: CopyCell) -> str:
+    return "" if cell.expected_s is None else GBps(1e9 * copied_GBps(cell, cell.expected_s))
+
+
+def _copy_row(cell: CopyCell) -> Record:
+    ends_s = cell.expected_interval_s
+    ends: Record = {"expected_low_s": min(ends_s, default=None), "expected_high_s": max(ends_s, default=None)}
+    return {**row(cell), "time_s": median(cell.time_s), **ends}
+
+
 _PAIRS: list[Column[CopyCell]] = [
     Column("copy", lambda cell: cell.copy),
     Column("direction", lambda cell: cell.direction.replace("-", " ")),
@@ -131,8 +141,8 @@ _PAIRS: list[Column[CopyCell]] = [
     Column("to", lambda cell: str(cell.target)),
     Column("size", lambda cell: size_text(cell.size_bytes)),
     Column("time ms", lambda cell: in_ms(median(cell.time_s))),
-    Column("GB/s", lambda cell: number(copied_GBps(cell, median(cell.time_s)))),
-    Column("expected", lambda cell: "" if cell.expected_s is None else number(copied_GBps(cell, cell.expected_s))),
+    Column("GB/s", lambda cell: GBps(1e9 * copied_GBps(cell, median(cell.time_s)))),
+    Column("expected", lambda cell: _described(cell)),
     Column("verdict", lambda cell: cell.verdict),
     Column("class", lambda cell: cell.pair_class or ""),
     Column("path", lambda cell: cell.path or ""),

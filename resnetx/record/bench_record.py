@@ -91,6 +91,9 @@ class CopyCell(
     path: str | None  # what it went over, as far as evidence says: "nvlink", "pcie", "host", "socket", "shared memory"
     evidence: list[str]  # for the path: peer state, byte counters, interface
     expected_s: float | None  # what the described topology allows; null: none described
+    # Within which it is as expected: of collectives what 90 % of published times are within, of copies all. []: nothing
+    # is described, or how far off that is is not known; records from before it was kept lack it.
+    expected_interval_s: list[float] = msgspec.field(default_factory=list)
     verdict: Verdict  # of the median time beside `expected_s`
     causes: list[str] = msgspec.field(default_factory=list)  # to check where it is low, the likeliest first
     pair_class: str | None  # pairs that behave alike: "one NVLink", "same switch"; null: not classified
@@ -234,6 +237,9 @@ class BenchPoint(RecordPart, frozen=True):
     # They lack what `times_s` have: the host's time to start an operation, and to notice its end. null on CPUs.
     queued_s: Times | None = None
     expected_s: float | None = None  # what the described topology allows; null: none described
+    # Within which it is as expected: of collectives what 90 % of published times are within, of copies all. []: nothing
+    # is described, or how far off that is is not known; records from before it was kept lack it.
+    expected_interval_s: list[float] = msgspec.field(default_factory=list)
     verdict: Verdict = "not judged"  # of the median time beside `expected_s`
     causes: list[str] = msgspec.field(default_factory=list)  # to check where it is low, the likeliest first
     queue_length: int = QUEUE_LENGTH  # operations of each queue of this size: fewer where each takes long

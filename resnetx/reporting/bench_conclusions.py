@@ -231,6 +231,7 @@ def collective_columns(unit: TimeUnit = US) -> list[Column[TimedPoint]]:
             _OF_CPUS,
         ),
         Column(f">expected {name}", lambda row: "" if row[0].expected_s is None else alone(row[0].expected_s)),
+        Column(f">its error {name}", lambda row: " to ".join(map(alone, row[0].expected_interval_s)), ONLY_WITH_ALL),
         Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
         Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),
     ]

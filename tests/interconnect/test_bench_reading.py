@@ -38,6 +38,10 @@ def test_a_collective_is_judged_by_its_plan(read, busbw_GBps, verdict):
     assert point.verdict == verdict
     assert size * 1.75 / point.expected_s == pytest.approx(473e9, rel=0.05)
     assert bool(point.causes) == (verdict != "as expected")
+    low_s, high_s = point.expected_interval_s
+    assert low_s < point.expected_s < high_s
+    (time_s,) = point.times_s
+    assert verdict == ("as expected" if low_s <= time_s <= high_s else "low" if time_s > high_s else "above the link")
 
 
 def test_above_rings_is_explained_by_reduction_in_switches(read, tmp_path):
@@ -68,7 +72,7 @@ def test_an_error_counted_on_other_machines_calls_nothing_low(tmp_path):
 @pytest.mark.parametrize(("gpus", "system"), [(8, None), (16, "dgx-h200")])
 def test_what_no_plan_fits_is_not_judged(read, gpus, system):
     (point,) = read({2**20: 1e-3}, gpus, system)
-    assert (point.expected_s, point.verdict, point.causes) == (None, "not judged", [])
+    assert (point.expected_s, point.expected_interval_s, point.verdict, point.causes) == (None, [], "not judged", [])
 
 
 def test_an_unknown_number_of_ranks_is_a_warning(tmp_path):

@@ -73,6 +73,10 @@ def test_every_staged_copy_of_the_dgx1_is_as_expected(dgx1):
     read = with_readings(matrix_cells("host"), dgx1, "host")
     assert dict(counted(read)) == {"as expected": 56}
     assert all(each.expected_s == pytest.approx(each.time_s[0], rel=0.15) for each in read)
+    for each in read:
+        low_s, high_s = each.expected_interval_s
+        assert low_s < each.expected_s < high_s
+        assert (each.verdict == "as expected") == (low_s <= each.time_s[0] <= high_s)
 
 
 def test_copies_without_peer_access_are_low_where_nvlink_could_be_taken(dgx1):

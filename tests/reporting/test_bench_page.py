@@ -1,5 +1,6 @@
 """The page of benches: heat maps of pairs, lines over size and GPUs with what is expected, each as files."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -95,10 +96,32 @@ def test_lines_of_pairs_are_by_class_with_what_is_expected(pairs):
     assert {(row["line"], row["kind"]) for row in figure.table.records()} == {
         (line, kind) for line in ("one NVLink", "across sockets") for kind in ("measured", "expected")
     }
-    model, *_ = layers = panel_of(figure)["layer"]
+    band, model, *_ = layers = panel_of(figure)["layer"]
+    assert (band["mark"]["type"], band["encoding"]["y"]["field"]) == ("area", "GBps_low"), "how far off the line may be"
+    expected = next(row for row in figure.table.records() if row["kind"] == "expected")
+    (cell,) = [
+        cell for cell in device if cell.size_bytes == expected["size_bytes"] and cell.pair_class == expected["line"]
+    ][:1]
+    slow_s = max(cell.expected_interval_s)
+    assert expected["GBps_low"] == pytest.approx(cell.size_bytes / slow_s / 1e9)
     lines = [layer["transform"][0]["filter"] for layer in layers if layer["mark"]["type"] == "line"]
     assert lines == ["datum.kind != 'measured'"], "no line joins what was measured"
     assert model["encoding"]["color"]["scale"]["domain"] == ["one NVLink", "across sockets"], "the fastest first"
+
+
+def test_what_was_described_before_its_error_was_kept_is_a_line_without_a_band(pairs, collectives):
+    def before(results):
+        return [msgspec.structs.replace(each, expected_interval_s=[]) for each in results]
+
+    old = [
+        msgspec.structs.replace(each, cells=before(each.cells), points=before(each.points))
+        for each in (pairs, *collectives)
+    ]
+    drawn = [figure for record in old for figure in figures([record]) if "_by_size" in figure.name]
+    assert drawn and not any("Bands" in figure.caption for figure in drawn)
+    for figure in drawn:
+        kinds = set(re.findall(r"'type': '(\w+)'", str(specification(figure.chart))))
+        assert "line" in kinds and "area" not in kinds
 
 
 def test_copies_of_many_kinds_are_panels_of_one_figure(pairs):
@@ -119,7 +142,7 @@ def test_collectives_are_over_size_and_over_gpus(collectives):
     row = found["allreduce_effective"].table.records()[-2]
     assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_ms"] * 1e3 / 1e9)
     assert {row["line"] for row in found["allreduce_busbw_by_gpus"].table.records()} == {"64 MiB"}
-    assert panel_of(found["allreduce_effective"])["layer"][0]["encoding"]["y"]["title"] == "GB/s"
+    assert panel_of(found["allreduce_effective"])["layer"][1]["encoding"]["y"]["title"] == "GB/s"
 
 
 def test_two_systems_are_two_sides_of_one_figure_and_one_size_has_one():
@@ -172,3 +195,12 @@ def test_benches_of_two_systems_are_told_apart_and_captions_name_what_is_drawn()
     assert {"dgx1-p100", "gx8"} == {word for title in titles for word in ("dgx1-p100", "gx8") if f", {word}:" in title}
     for figure in figures([resnetx.load("results/h100/bench")]):
         assert "Dashed" not in figure.caption and "expected" not in {row[1] for row in figure.table.rows}
+
+
+def test_a_copy_of_a_few_bytes_is_told_by_its_time(pairs):
+    """Rates of 1 B are no figures that a person reads: "0.00 against 0.00 GB/s", "0.00000369"."""
+    (finding,) = [warning for warning in pairs.warnings if warning.code == "slow-peers"]
+    assert "of 1 B take" in finding.message and " us, " in finding.message and "GB/s" not in finding.message
+    table = next(table for table in pages.of_benches([pairs]).tables if table.name == "copies")
+    rates = {row["size"]: row["GB/s"] for row in table.shown.records() if row["copy"] == "device"}
+    assert rates["1 B"] == "<0.001" and float(rates["40.0 MB"]) > 1

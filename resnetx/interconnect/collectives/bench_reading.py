@@ -469,7 +469,9 @@ def _over_lab_links(record: BenchRecord, cells: Sequence[CopyCell], system: Syst
         network = lab_network(system, devices, record.world_size or 0, lab.scale, lab.transport)
     except ConfigError:  # it has not so many GPUs
         return list(cells)
-    return [msgspec.structs.replace(cell, expected_s=_lab_copy_s(cell, network)) for cell in cells]
+    return [
+        msgspec.structs.replace(cell, expected_s=_lab_copy_s(cell, network), expected_interval_s=[]) for cell in cells
+    ]
 
 
 def _lab_copy_s(cell: CopyCell, network: LabNetwork) -> float | None:
@@ -487,7 +489,7 @@ def _beside(record: BenchRecord, plan_of: PlanOf) -> list[BenchPoint]:
     for point in record.points:
         plan = plan_of(point.collective)
         expected_s = None if isinstance(plan, Unknown) else plan.cost(point.size_bytes).time_s
-        points.append(msgspec.structs.replace(point, expected_s=expected_s))
+        points.append(msgspec.structs.replace(point, expected_s=expected_s, expected_interval_s=[]))
     return points
 
 
@@ -517,6 +519,8 @@ def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | Unkno
     if not error.known:
         return point
     off = log(time_s / point.expected_s)
+    ends_s = [point.expected_s * exp(-error.q90), point.expected_s * exp(error.q90)]
+    point = msgspec.structs.replace(point, expected_interval_s=ends_s)
     verdict: Verdict = "as expected" if abs(off) <= error.q90 else "low" if off > 0 else "above the link"
     if verdict == "low" and not error.own:  # an error that was counted on other machines says nothing of this one
         return point

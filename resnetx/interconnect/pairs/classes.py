@@ -555,16 +555,21 @@ def slow_peers(peers: Times, staged: Times) -> list[PairFinding]:
     return []
 
 
+LATENCY_BYTES = 4096  # up to here, the time of a copy is a latency, and its rate means nothing
+
+
 def _slow_peers(
     size: int, slow: Sequence[Pair], beside: Mapping[Pair, tuple[float, float]], ratios: Mapping[Pair, float]
 ) -> PairFinding:
     peers_s, staged_s = (median(beside[pair][place] for pair in slow) for place in (0, 1))
     named = "" if len(slow) > _MOST_NAMED else f" ({', '.join(f'{source} to {target}' for source, target in slow)})"
-    text = (
-        f"peer copies of {size_text(size)} reach {staged_s / peers_s:.2f} of the rate of those staged in host memory: "
-        f"{size / peers_s / 1e9:.2f} against {size / staged_s / 1e9:.2f} GB/s in one direction, "
-        f"{len(slow)} of {len(ratios)} pairs{named}"
-    )
+    if size <= LATENCY_BYTES:
+        than = f"take {peers_s / staged_s:.2f} times as long as those staged in host memory: "
+        both = f"{peers_s * 1e6:.3g} against {staged_s * 1e6:.3g} us"
+    else:
+        than = f"reach {staged_s / peers_s:.2f} of the rate of those staged in host memory: "
+        both = f"{size / peers_s / 1e9:.2f} against {size / staged_s / 1e9:.2f} GB/s in one direction"
+    text = f"peer copies of {size_text(size)} {than}{both}, {len(slow)} of {len(ratios)} pairs{named}"
     worst = max(ratios[pair] for pair in slow)
     return PairFinding("slow peers", (size,), worst, tuple(slow), text, _SLOW_PEERS)
 

@@ -81,6 +81,7 @@ def with_readings(
         msgspec.structs.replace(
             cell,
             expected_s=found.expected_s,
+            expected_interval_s=found.expected_interval_s,
             verdict=found.verdict,
             causes=found.causes,
             pair_class=names.get(index),
@@ -182,10 +183,13 @@ def _kinds(
 def _judged(cell: CopyCell, system: System | None, transport: Transport) -> CopyCell:
     expected = _expected(cell, system, transport) if system and system.unit == "GPU" else None
     if expected is None or system is None or not cell.time_s:
-        return msgspec.structs.replace(cell, expected_s=None, verdict="not judged", causes=[])
+        return msgspec.structs.replace(cell, expected_s=None, expected_interval_s=[], verdict="not judged", causes=[])
     verdict = judge(median(cell.time_s), expected.time_s, expected.tolerance)
     causes = causes_of(cell, verdict, expected.path, described(system, expected.path))
-    return msgspec.structs.replace(cell, expected_s=expected.time_s, verdict=verdict, causes=causes)
+    ends_s = [expected.time_s / (1 + expected.tolerance), expected.time_s / (1 - expected.tolerance)]
+    return msgspec.structs.replace(
+        cell, expected_s=expected.time_s, expected_interval_s=ends_s, verdict=verdict, causes=causes
+    )
 
 
 def judge(time_s: float, expected_s: float, tolerance: float) -> Verdict:

@@ -12,8 +12,9 @@ import numpy as np
 
 from resnetx.copies import Direction
 from resnetx.interconnect.collectives.measured import telling_times
+from resnetx.interconnect.pairs.classes import LATENCY_BYTES
 from resnetx.operations import OPERATIONS
-from resnetx.record import BenchRecord
+from resnetx.record import BenchPoint, BenchRecord
 from resnetx.record.bench_record import CopyCell, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.machine import Unit, how_many
@@ -155,16 +156,18 @@ def pair_lines(cells: Sequence[CopyCell], name: str, what: str, which: str = "",
 
 _BY_CLASS = "Medians over the pairs of a class, which are those at the largest size."
 _DASHED = "Lines: what the described system allows."
+_BAND = " Bands: how far off that may be."
 _BY_LINKS = "Predicted from the described links."
 
 
 def _pair_marks(line: str, cells: Sequence[CopyCell], measured: str) -> Iterator[Line]:
     factor = 2 if cells[0].direction == "both-ways" else 1
-    expected = [cell.expected_s for cell in cells if cell.expected_s is not None]
-    times = {measured: [median(cell.time_s) for cell in cells], "expected": expected}
-    for kind, found in times.items():
-        if found:
-            yield _mark(line, kind, None, cells[0].size_bytes, found, factor, factor)
+    yield _mark(line, measured, None, cells[0].size_bytes, [median(cell.time_s) for cell in cells], factor, factor)
+    if expected := [cell.expected_s for cell in cells if cell.expected_s is not None]:
+        known = all(cell.expected_interval_s for cell in cells if cell.expected_s is not None)
+        ends = [cell.expected_interval_s for cell in cells if cell.expected_interval_s] if known else []
+        ends_s = [median(end) for end in zip(*ends, strict=True)]
+        yield _mark(line, "expected", None, cells[0].size_bytes, expected, factor, factor, ends_s=ends_s)
 
 
 def _mark(
@@ -176,12 +179,15 @@ def _mark(
     bus_factor: float,
     payload: float = 1,
     of: str = "",
+    ends_s: Sequence[float] | None = None,
 ) -> Line:
     """`line`: a class of pairs, or "8 GPUs"; `kind`: "measured", or how a model says it; `of`: which of several systems
-    or benches. Ends are quartiles of the times."""
+    or benches. Ends are quartiles of the times, or those of what is expected; []: they are not known."""
     low_s, time_s, high_s = map(float, np.quantile(times_s, [0.25, 0.5, 0.75]))
+    if ends_s is not None:
+        low_s, high_s = ends_s or (math.nan, math.nan)
     rates = {"GBps": size * bus_factor, "payload_GBps": size * payload}
-    return {
+    mark: Line = {
         "line": line,
         "kind": kind,
         "of": of,
@@ -195,6 +201,7 @@ def _mark(
         **{f"{name}_low": moved / high_s / 1e9 for name, moved in rates.items()},
         **{f"{name}_high": moved / low_s / 1e9 for name, moved in rates.items()},
     }
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in mark.items()}
 
 
 def _whole(marks: Iterable[Line], column: str) -> list[int]:
@@ -254,7 +261,7 @@ def _unit(records: Sequence[BenchRecord]) -> Unit:
 def _collective_marks(records: Sequence[BenchRecord], collective: str) -> list[Line]:
     """Of each size and number of ranks, and of each of several systems or nodes, what all its benches measured."""
     times: dict[tuple[str, int, int, str], list[float]] = {}
-    expected: dict[tuple[str, int, int, str], float] = {}
+    expected: dict[tuple[str, int, int, str], BenchPoint] = {}
     for record in records:
         ranks = record.world_size or 0
         points = [point for point in record.points if point.collective == collective]
@@ -263,13 +270,15 @@ def _collective_marks(records: Sequence[BenchRecord], collective: str) -> list[L
         for point, times_s in zip(points, telling_times(points), strict=True):
             times.setdefault((line, ranks, point.size_bytes, of), []).extend(times_s)
             if point.expected_s:
-                expected[line, ranks, point.size_bytes, of] = point.expected_s
+                expected[line, ranks, point.size_bytes, of] = point
     marks = []
     for (line, ranks, size, of), times_s in times.items():
         factor = OPERATIONS[collective].bus_factor(ranks) if ranks else 1.0
         marks.append(_mark(line, MEASURED, ranks, size, times_s, factor, of=of))
-        if expected_s := expected.get((line, ranks, size, of)):
-            marks.append(_mark(line, "expected", ranks, size, [expected_s], factor, of=of))
+        described = expected.get((line, ranks, size, of))
+        if described and described.expected_s:
+            ends_s = described.expected_interval_s
+            marks.append(_mark(line, "expected", ranks, size, [described.expected_s], factor, of=of, ends_s=ends_s))
     return marks
 
 
@@ -443,7 +452,9 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
     measured = any(mark["kind"] == MEASURED for mark in marks)
     described = any(mark["kind"] != MEASURED for mark in marks)
     model, dots = (f"datum.kind {sign} '{MEASURED}'" for sign in ("!=", "=="))
-    drawn = [Mark("line", model, along=x.column), Mark("dots", model, look={"opacity": 0, "size": 60})] * described
+    banded = any(mark["kind"] == "expected" and mark[f"{y.column}_low"] is not None for mark in marks)
+    drawn = [Mark("band", model, along=x.column)] * banded
+    drawn += [Mark("line", model, along=x.column), Mark("dots", model, look={"opacity": 0, "size": 60})] * described
     drawn += [Mark("whiskers", dots), *solid_and_hollow("of", sides, dots, size=16)] * measured
     plot = Plot(
         x=x,
@@ -461,6 +472,7 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
     caption = caption if any(mark["kind"] == "expected" for mark in marks) else caption.removesuffix(_DASHED).rstrip()
     if lines == ["one class"]:
         caption = caption.replace(_BY_CLASS, "Medians over the pairs, which are alike (one class).")
+    caption += _BAND * banded
     if measured:
         caption += f" Whiskers: quartiles.{solid_and_hollow_words(sides)}"
     return figure(name, title, caption, Table(columns, [[mark[column] for column in columns] for mark in marks]), plot)
@@ -471,7 +483,6 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
 FEWEST_PAIRS = 4  # of fewer, a table says as much
 OF_PAIRS = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
-_SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
 
 
 def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = OF_PAIRS) -> list[Figure]:
@@ -481,9 +492,9 @@ def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = OF_P
     if len({(cell.source, cell.target) for cell in cells}) < FEWEST_PAIRS:
         return []
     found = []
-    if sizes[0] <= _SMALL_BYTES:
+    if sizes[0] <= LATENCY_BYTES:
         found.append(_matrix(cells, sizes[0], f"{name}_latency", what, origin, latency=True))
-    if sizes[-1] > _SMALL_BYTES:
+    if sizes[-1] > LATENCY_BYTES:
         found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, origin, latency=False))
     return found
 

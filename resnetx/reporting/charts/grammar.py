@@ -4,9 +4,9 @@
          colour=Scale("system", {"gx8": "#d55e00"}))
 
 A plot is drawn for print (8.5 cm, 7 points; of many panels both columns), for a page (800 px, 12 px) and for a phone
-(the same 12 px on 360 px). Marks are lines, dots, whiskers, bars and their limits, spans of time, squares, words, rules
-and diagonals, and of graphs on a plane boxes, paths and the heads of arrows; a panel shows the rows that have one value
-in a column, or all rows over another y axis.
+(the same 12 px on 360 px). Marks are lines and bands around them, dots, whiskers, bars and their limits, spans of time,
+squares, words, rules and diagonals, and of graphs on a plane boxes, paths and the heads of arrows; a panel shows the
+rows that have one value in a column, or all rows over another y axis.
 """
 
 import math
@@ -110,12 +110,12 @@ class Mark:
     """What is drawn of each row."""
 
     kind: Literal[
-        "line", "dots", "whiskers", "across", "bars", "spans", "limits", "squares", "words", "rule", "diagonal",
+        "line", "band", "dots", "whiskers", "across", "bars", "spans", "limits", "squares", "words", "rule", "diagonal",
         "path", "heads", "boxes",
     ]  # fmt: skip
     where: str = ""  # of which rows: an expression of Vega
-    # Other than the axis's: of the y of lines, the ends of whiskers (_low, _high; "across": along x) and of spans, the
-    # text of words; of a rule its y, of a diagonal y / x.
+    # Other than the axis's: of the y of lines, the ends of whiskers and bands (_low, _high; "across": along x) and of
+    # spans, the text of words; of a rule its y, of a diagonal y / x.
     column: str = ""
     colour: str = ""  # of all of them, in place of the scale's
     look: Mapping[str, Any] = field(default_factory=dict)  # further properties, in print
@@ -463,7 +463,7 @@ def _encodings(
     ends += [
         f"{mark.column or plot.y.column}{end}"
         for mark in plot.marks
-        if mark.kind == "whiskers"
+        if mark.kind in ("whiskers", "band")
         for end in ("_low", "_high")
     ]
     across = [mark.column for mark in plot.marks if mark.kind == "across"]
@@ -641,6 +641,11 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
             return chart.mark_line(**{"strokeWidth": 1.1 * size.mark, **fixed}).encode(
                 x=x, y=other, color=colour, strokeDash=dash, detail=detail
             )
+        case "band":  # around a line
+            area = chart.mark_area(**{"opacity": 0.15, "aria": False, **fixed})
+            low, high = alt.Y(f"{plot.y.column}_low:Q"), alt.Y2(f"{plot.y.column}_high:Q")
+            along = alt.X(f"{mark.along}:Q") if mark.along else x
+            return area.encode(x=along, y=low, y2=high, color=colour, strokeDash=dash, detail=detail)
         case "whiskers" | "across":
             name = mark.column or plot.y.column
             drawn = chart.mark_rule(**{"strokeWidth": 0.9 * size.mark, "opacity": 0.5, **fixed})
