@@ -21,7 +21,9 @@ STRATEGIES = ("bucket", "layerwise", "after")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
-def test_one_gpu_trains_in_every_precision_that_it_has_and_a_step_may_be_a_graph(tmp_path, task_of, has_bf16, precision):
+def test_one_gpu_trains_in_every_precision_that_it_has_and_a_step_may_be_a_graph(
+    tmp_path, task_of, has_bf16, precision
+):
     ended = launcher.execute(task_of({**SHORT, "precision": precision}), RunFolder(tmp_path / "run"))
     if precision in ("tf32", "bf16") and not has_bf16:
         assert "older than Ampere" in ended.reason

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -216,10 +217,13 @@ def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path):
     folders: list[Path] = []
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as sweep:
         for victim, number, _ in KILLED:
-            begun = until(lambda: {path.parent for path in tmp_path.rglob("stderr.log")}.difference(folders), "a run")
+            begun = until(
+                lambda seen=tuple(folders): {path.parent for path in tmp_path.rglob("stderr.log")}.difference(seen),
+                "a run",
+            )
             folders += begun
             folder = RunFolder(folders[-1])
-            until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
+            until(partial(ready, folder, 2), "the readiness of torchrun and all ranks")
             os.kill(ranks_of(folder.path)[victim], number)
             nothing_is_left(folder)
         _, err = sweep.communicate(timeout=PATIENCE_S)
