@@ -83,7 +83,9 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
     answer = study.answer()
     about = [study.results.study.about] * bool(study.results.study.about)
     tables = [PageTable(f"{study.name}-points", "How far it scales", answer.table or study.table(), study.table())]
-    title = f"{study.name} on {study.results.study.node}"
+    stands_for = sorted({point.request.lab.system for point in study.results.points if point.request.lab})
+    as_one = f", in the lab as {stands_for[0]}" if len(stands_for) == 1 else ""
+    title = f"{study.name} on {study.results.study.node}{as_one}"
     return Part(title, answer.sentences, about, figures=figures, tables=tables, page=page)
 
 

@@ -242,7 +242,7 @@ def test_every_instrumented_step_is_in_a_file_that_a_cut_table_names(grid, brief
     runs += [brief_of(request.twins["phases"], 100.0, phases=phases) for request in requests]
     monkeypatch.setattr(page, "MOST_ROWS", 1)
     written = page.write([results_of(requests, runs)], tmp_path / "report")
-    assert "The first 1 of 3 instrumented cases" in Parsed(written.read_text()).words
+    assert "The first 1 of 3 profiled cases" in Parsed(written.read_text()).words
     assert "inside.csv" in Parsed(written.read_text()).values("href")
     rows = list(csv.DictReader((written.parent / "inside.csv").open()))
     assert [row["workload"] for row in rows] == ["ResNet/4", "ResNet/8", "ResNet/32"]
@@ -349,3 +349,19 @@ def test_the_page_of_a_bench_of_copies_names_them_in_its_table_and_nothing_priva
     text = (tmp_path / "index.html").read_text()
     assert "Copies, class by class" in text and "Collectives, size by size" not in text
     assert "Copies: 56 with no reference." in text
+
+
+@pytest.mark.slow
+def test_two_machines_of_the_lab_have_headings_that_tell_them_apart(tmp_path):
+    resnetx.report("results/lab/machines", out=str(tmp_path))
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "lab-machine on node1, in the lab as dgx1-p100" in words and "in the lab as gx8" in words
+    assert "computing replaced by idle time" in words and "computing waited out" not in words
+    assert "instrumented" not in words and "41 to 41" not in words
+    assert "images/s (" in words and " iterations/s): AlexNet" in words, "in the unit of its axis, too"
+
+
+def test_a_prediction_for_cpu_ranks_speaks_of_ranks(tmp_path):
+    resnetx.report("results/lab/truth/prediction", out=str(tmp_path))
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "Predicted speed-up over one rank" in words and "over one GPU" not in words
