@@ -218,7 +218,9 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
         return f"{words}; no other case has several numbers of {unit}s."
     ranked = sorted(gained, key=lambda point: point.result.speedup.median if point.result.speedup else 0.0)
     least, most = (f"{_with_ends(point.result.speedup)} ({point.words})" for point in (ranked[0], ranked[-1]))
-    return f"Measured on {node}: speed-ups from {least} to {most}."
+    several = any(gains(point) and point not in ends for point in able)  # which may gain more than those on most
+    each = f", each on its most {unit}s," * several
+    return f"Measured on {node}: speed-ups{each} from {least} to {most}."
 
 
 def _in_the_lab(points: Sequence[StudyPoint]) -> str:

@@ -365,3 +365,28 @@ def test_a_prediction_for_cpu_ranks_speaks_of_ranks(tmp_path):
     resnetx.report("results/lab/truth/prediction", out=str(tmp_path))
     words = Parsed((tmp_path / "index.html").read_text()).words
     assert "Predicted speed-up over one rank" in words and "over one GPU" not in words
+
+
+@pytest.mark.slow
+def test_the_first_sentence_of_a_study_of_many_lines_is_of_the_most_ranks_of_each(tmp_path):
+    """AlexNet with buckets gains 1.59 on 4 ranks and less on 8: the sentence's 1.44 is of another line's most."""
+    resnetx.report("results/lab/truth/study", out=str(tmp_path))
+    rows = list(csv.DictReader((tmp_path / "points.csv").read_text().splitlines()))
+    most = max((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
+    assert (round(float(most["speedup"]), 2), most["gpus"]) == (1.59, "4")
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "speed-ups, each on its most ranks, from 0.452 (" in words and " to 1.44 (" in words
+
+
+def test_curves_that_end_on_other_numbers_of_ranks_say_so():
+    made = resnetx.load("results/lab/truth/prediction")
+    (sentence, *_) = made.answer().sentences
+    assert sentence.startswith("Predicted: speed-ups, each on its most ranks, from 0.484 times on 8 ranks (")
+
+
+@pytest.mark.slow
+def test_a_page_says_in_full_precision_of_files_that_have_it_alone(tmp_path):
+    resnetx.compare(systems=["dgx1-p100", "gx8"], model="alexnet", batch_size=256, gpus=[1, 8], out=str(tmp_path))
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "The same as a file: cases.csv" in words and "In full precision: claims.csv" in words
+    assert "(1.8 to 4.2)" in (tmp_path / "cases.csv").read_text(), "rounded, as it is shown"

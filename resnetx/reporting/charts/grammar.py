@@ -335,7 +335,8 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
         count = len({record[plot.y.column] for record in records})
-        each = 0.6 + 1.1 * _lines(plot.y, records, size) + 0.5 * plot.bare
+        lines = _lines(plot.y, records, size)
+        each = 0.6 + (1.3 if lines > 1 else 1.1) * lines + 0.5 * plot.bare
         height = max(count * size.text * each, (2 if plot.bare else 4) * size.text)
     if any(mark.kind == "squares" for mark in plot.marks):
         across, down = (len({record[axis.column] for record in records}) for axis in (plot.x, plot.y))
