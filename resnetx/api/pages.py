@@ -83,7 +83,9 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
     answer = study.answer()
     about = [study.results.study.about] * bool(study.results.study.about)
     tables = [PageTable(f"{study.name}-points", "How far it scales", answer.table or study.table(), study.table())]
-    title = f"{study.name} on {study.results.study.node}"
+    stands_for = sorted({point.request.lab.system for point in study.results.points if point.request.lab})
+    as_one = f", in the lab as {stands_for[0]}" if len(stands_for) == 1 else ""
+    title = f"{study.name} on {study.results.study.node}{as_one}"
     return Part(title, answer.sentences, about, figures=figures, tables=tables, page=page)
 
 
@@ -343,7 +345,8 @@ def _statements(claims: Sequence[CheckedClaim]) -> PageTable:
 _OUTCOMES = {"hit": "agrees", "miss": "disagrees", "open": "undecided", "given": "was an input"}
 _OF_CLAIMS = (
     "Agrees: the whole predicted interval does. Undecided: a part of it. Was an input: of the described systems or the "
-    "settings, and so tests nothing."
+    "settings, and so tests nothing. Counted above: a sentence once for each library, by all its rows; not what repeats "
+    "another one."
 )
 _YES_OR_NO = ("peers", "missing", "input_bound")  # quantities
 _CLAIMS: list[Column[CheckedClaim]] = [

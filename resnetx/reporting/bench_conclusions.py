@@ -27,12 +27,17 @@ PAIRS = 4  # of a class, by their GPUs
 MOST_PATTERNS = 2  # each with its figures
 
 
+def collectives_of(records: Iterable[BenchRecord]) -> list[str]:
+    """Their names, what training uses first: benches time them in an order of chance."""
+    return sorted({point.collective for record in records for point in record.points}, key=list(OPERATIONS).index)
+
+
 def bench_answer(record: BenchRecord) -> list[str]:
     """Of each collective its highest bus bandwidth, where half of it is reached, and its time at the smallest size;
     of copies what pairs get; of patterns what of an iteration is communication; then whether results are right."""
     if record.outcome != "ok":
         return [f"Not measured: {record.outcome}: {record.reason}."]
-    names = list(dict.fromkeys(point.collective for point in record.points))
+    names = collectives_of([record])
     where = "Measured" if record.source == "measured" else "Imported"
     if record.environment and record.source == "measured":
         where += f" on {record.environment.node}"
@@ -251,7 +256,7 @@ def several_columns(unit: TimeUnit = US) -> list[Column[TimedPoint]]:
 
 def timed_of(record: BenchRecord) -> list[TimedPoint]:
     """The points of each collective of a bench."""
-    names = dict.fromkeys(point.collective for point in record.points)
+    names = collectives_of([record])
     of = {name: [point for point in record.points if point.collective == name] for name in names}
     return [row for points in of.values() for row in timed(points, record.world_size)]
 

@@ -32,6 +32,7 @@ from resnetx.reporting.charts.figure import (
 from resnetx.reporting.charts.study_styles import outcome
 from resnetx.reporting.csv_tables import inside_table, messages_table, platform, points_table, windows_table, write_csv
 from resnetx.reporting.study_points import (
+    BY_FEW_RUNS,
     WORDS,
     StudyPoint,
     not_run,
@@ -309,6 +310,14 @@ def write(
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
+def said_once(worth: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], str]:
+    """What is worth it of several lines, without the sentence on their runs that all end with; and that sentence."""
+    ends = {told.partition(BY_FEW_RUNS)[2] for _, told in worth}
+    if len(worth) < 2 or len(ends) > 1 or not all(ends):
+        return list(worth), ""
+    return [(words, told.partition(BY_FEW_RUNS)[0]) for words, told in worth], f"{BY_FEW_RUNS}{ends.pop()}"
+
+
 def _html(
     studies: Sequence[Results],
     points: Sequence[StudyPoint],
@@ -318,6 +327,7 @@ def _html(
 ) -> str:
     runs = [run for results in studies for run in results.runs]
     where, compared = where_rows(points), with_ratios(points)
+    worth, few_runs = said_once(worth_of_lines(points))
     return template(Path(__file__).with_name("study.html.j2"), (number, whole, plain, percent)).render(
         title=_title(studies),
         answers=[_answer(results, points) for results in studies],
@@ -327,7 +337,8 @@ def _html(
         common=_common(studies),
         skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
         points=points,
-        worth=worth_of_lines(points),
+        worth=worth,
+        few_runs=few_runs,
         compared=compared,
         most_open=min(MOST_OPEN, MOST_ROWS),
         unit=unit_of_points(points),

@@ -312,7 +312,8 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         return f"Predicted: {what}: {told(ranked[0])}; of {others} none is known."
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
-    return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
+    each = f", each on its most {unit_of_point(one.able[-1])}s," * (gained and len(counts) > 1)
+    return f"Predicted: {what}{each} from {told(ranked[0])} to {told(ranked[-1])}."
 
 
 def _between_two_ends(curves: Sequence[PredictedCurve]) -> str:

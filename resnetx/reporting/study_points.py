@@ -218,7 +218,9 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
         return f"{words}; no other case has several numbers of {unit}s."
     ranked = sorted(gained, key=lambda point: point.result.speedup.median if point.result.speedup else 0.0)
     least, most = (f"{_with_ends(point.result.speedup)} ({point.words})" for point in (ranked[0], ranked[-1]))
-    return f"Measured on {node}: speed-ups from {least} to {most}."
+    several = any(gains(point) and point not in ends for point in able)  # which may gain more than those on most
+    each = f", each on its most {unit}s," * several
+    return f"Measured on {node}: speed-ups{each} from {least} to {most}."
 
 
 def _in_the_lab(points: Sequence[StudyPoint]) -> str:
@@ -228,7 +230,7 @@ def _in_the_lab(points: Sequence[StudyPoint]) -> str:
         return ""
     systems, scales = (sorted({str(getattr(lab, name)) for lab in labs}) for name in ("system", "scale"))
     scale = f"links / {scales[0].removesuffix('.0')}" if len(scales) == 1 else "slower links"
-    waited = ", computing waited out" * all(point.request.replay for point in points)
+    waited = ", computing replaced by idle time" * all(point.request.replay for point in points)
     return f" in the lab{f' as {systems[0]}' * (len(systems) == 1)} ({scale}{waited})"
 
 
@@ -286,6 +288,9 @@ def _lost(point: StudyPoint) -> str:
     return f"{lost} {', '.join(takes)}" + f"; the rest is not resolved by {runs} repeats" * left + "."
 
 
+BY_FEW_RUNS = " That is by "
+
+
 def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
     """Of each line, in words, how many GPUs are worth it, and what would change that; none of a line of one point."""
     lines: dict[tuple[str, str, str], list[StudyPoint]] = defaultdict(list)
@@ -301,7 +306,7 @@ def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
         shares, most = ({part.name: getattr(part.share, end) for part in parts} for end in ("median", "high"))
         told = worth({gpus: rate.median for gpus, rate in known.items()}, shares, unit_of_points(line), slower, most)
         if told and (least := min(known.values(), key=lambda rate: rate.n)).kind != "interval":
-            told += f" That is by {least.n} run{'s' * (least.n > 1)} of a case, without an interval."
+            told += f"{BY_FEW_RUNS}{least.n} run{'s' * (least.n > 1)} of a case, without an interval."
         found.append((line[0].line_words, told))
     return [(words, told) for words, told in found if told]
 

@@ -14,6 +14,7 @@ from resnetx.cli import main
 from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from resnetx.interconnect.pairs.costs import published
 from resnetx.interconnect.systems.system import load
+from resnetx.reporting.bench_conclusions import bench_answer, collectives_of
 from resnetx.reporting.charts.benches import figures
 from resnetx.reporting.charts.figure import specification
 from resnetx.reporting.page import write_page
@@ -204,3 +205,27 @@ def test_a_copy_of_a_few_bytes_is_told_by_its_time(pairs):
     table = next(table for table in pages.of_benches([pairs]).tables if table.name == "copies")
     rates = {row["size"]: row["GB/s"] for row in table.shown.records() if row["copy"] == "device"}
     assert rates["1 B"] == "<0.001" and float(rates["40.0 MB"]) > 1
+
+
+def test_figures_in_squares_fit_or_are_left_out(pairs):
+    """On a phone eight squares in a row have no room for "0.0461": below 1 GB/s they say MB/s."""
+    slow = [msgspec.structs.replace(cell, time_s=[400 * cell.time_s[0]]) for cell in pairs.cells]
+    found = {figure.name: figure for figure in figures([msgspec.structs.replace(pairs, cells=slow)])}
+    matrix = found["staged_both-ways_device_bandwidth"]
+    labels = [row["label"] for row in specification(matrix.narrow)["datasets"]["panel0"]]
+    assert "26.1" in labels and max(map(len, labels)) <= 4 and "MB/s" in matrix.caption
+    words = [layer["mark"]["type"] for layer in specification(matrix.narrow)["concat"][0]["layer"]]
+    assert words == ["rect", "text"]
+    long = [msgspec.structs.replace(cell, time_s=[cell.time_s[0] * 400e3]) for cell in pairs.cells]
+    found = {figure.name: figure for figure in figures([msgspec.structs.replace(pairs, cells=long)])}
+    kinds = [layer["mark"]["type"] for layer in specification(found[matrix.name].narrow)["concat"][0]["layer"]]
+    assert kinds == ["rect"], "0.0261 MB/s has no room"
+
+
+def test_benches_name_what_training_uses_first():
+    """Benches time collectives in an order of chance."""
+    (folder,) = Path("results/lab/links/gx8-collectives").glob("*_g8")
+    record = resnetx.load(str(folder))
+    assert [point.collective for point in record.points][:1] != ["allreduce"]
+    assert collectives_of([record])[:2] == ["allreduce", "broadcast"]
+    assert "allreduce reaches" in bench_answer(record)[0]

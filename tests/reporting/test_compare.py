@@ -84,7 +84,7 @@ def test_too_few_runs_decide_nothing_however_far_apart_they_are(study_of, runs):
     assert (found.points[0].adjusted_p is None) == (runs == 1)
     assert found.enough_runs == 5  # 2 splits of 252 are extreme: p = 0.008, twice that for two points
     (answer,) = [sentence for sentence in conclusion(found) if sentence.startswith("Not decided: B trains 2.00")]
-    assert answer.endswith("from too few runs; repeats=5 would decide all 2 common cases.")
+    assert answer.endswith("from too few runs; repeats=5 could decide all 2 common cases.")
 
 
 def test_enough_runs_are_enough(study_of):

@@ -242,7 +242,7 @@ def test_every_instrumented_step_is_in_a_file_that_a_cut_table_names(grid, brief
     runs += [brief_of(request.twins["phases"], 100.0, phases=phases) for request in requests]
     monkeypatch.setattr(page, "MOST_ROWS", 1)
     written = page.write([results_of(requests, runs)], tmp_path / "report")
-    assert "The first 1 of 3 instrumented cases" in Parsed(written.read_text()).words
+    assert "The first 1 of 3 profiled cases" in Parsed(written.read_text()).words
     assert "inside.csv" in Parsed(written.read_text()).values("href")
     rows = list(csv.DictReader((written.parent / "inside.csv").open()))
     assert [row["workload"] for row in rows] == ["ResNet/4", "ResNet/8", "ResNet/32"]
@@ -349,3 +349,44 @@ def test_the_page_of_a_bench_of_copies_names_them_in_its_table_and_nothing_priva
     text = (tmp_path / "index.html").read_text()
     assert "Copies, class by class" in text and "Collectives, size by size" not in text
     assert "Copies: 56 with no reference." in text
+
+
+@pytest.mark.slow
+def test_two_machines_of_the_lab_have_headings_that_tell_them_apart(tmp_path):
+    resnetx.report("results/lab/machines", out=str(tmp_path))
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "lab-machine on node1, in the lab as dgx1-p100" in words and "in the lab as gx8" in words
+    assert "computing replaced by idle time" in words and "computing waited out" not in words
+    assert "instrumented" not in words and "41 to 41" not in words
+    assert "images/s (" in words and " iterations/s): AlexNet" in words, "in the unit of its axis, too"
+
+
+def test_a_prediction_for_cpu_ranks_speaks_of_ranks(tmp_path):
+    resnetx.report("results/lab/truth/prediction", out=str(tmp_path))
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "Predicted speed-up over one rank" in words and "over one GPU" not in words
+
+
+@pytest.mark.slow
+def test_the_first_sentence_of_a_study_of_many_lines_is_of_the_most_ranks_of_each(tmp_path):
+    """AlexNet with buckets gains 1.59 on 4 ranks and less on 8: the sentence's 1.44 is of another line's most."""
+    resnetx.report("results/lab/truth/study", out=str(tmp_path))
+    rows = list(csv.DictReader((tmp_path / "points.csv").read_text().splitlines()))
+    most = max((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
+    assert (round(float(most["speedup"]), 2), most["gpus"]) == (1.59, "4")
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "speed-ups, each on its most ranks, from 0.452 (" in words and " to 1.44 (" in words
+
+
+def test_curves_that_end_on_other_numbers_of_ranks_say_so():
+    made = resnetx.load("results/lab/truth/prediction")
+    (sentence, *_) = made.answer().sentences
+    assert sentence.startswith("Predicted: speed-ups, each on its most ranks, from 0.484 times on 8 ranks (")
+
+
+@pytest.mark.slow
+def test_a_page_says_in_full_precision_of_files_that_have_it_alone(tmp_path):
+    resnetx.compare(systems=["dgx1-p100", "gx8"], model="alexnet", batch_size=256, gpus=[1, 8], out=str(tmp_path))
+    words = Parsed((tmp_path / "index.html").read_text()).words
+    assert "The same as a file: cases.csv" in words and "In full precision: claims.csv" in words
+    assert "(1.8 to 4.2)" in (tmp_path / "cases.csv").read_text(), "rounded, as it is shown"

@@ -1,5 +1,6 @@
 import pytest
 
+from resnetx.reporting.page import said_once
 from resnetx.reporting.study_points import worth_of_lines
 
 
@@ -67,3 +68,11 @@ def test_what_is_worth_it_goes_by_intervals_or_says_that_there_are_none(invented
     ((_, told),) = worth_of_lines(points_of(slow))
     assert ("makes it slower" in told) == (repeats == 6)
     assert told.endswith("That is by 1 run of a case, without an interval.") == (repeats == 1)
+
+
+def test_what_all_lines_go_by_is_said_once(invented, grid, points_of):
+    worth = worth_of_lines(points_of(invented(grid(gpus=[1, 2], batch_size=[16, 32]), repeats=1, link_Bps=1e6)))
+    told, once = said_once(worth)
+    assert len(told) == 2 and once == " That is by 1 run of a case, without an interval."
+    assert not any("That is by" in sentence for _, sentence in told)
+    assert said_once(worth[:1]) == (worth[:1], ""), "of one line it stays where it is"

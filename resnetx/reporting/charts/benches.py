@@ -19,7 +19,7 @@ from resnetx.record.bench_record import CopyCell, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.machine import Unit, how_many
 from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, PairCosts
-from resnetx.reporting.bench_conclusions import which
+from resnetx.reporting.bench_conclusions import collectives_of, which
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import (
     ON_RAMPS,
@@ -56,7 +56,7 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
             name, among = f"{of_bench}{family.slug}", which(record, records)
             squares += matrices(cells, name, f"{family.words}{among}")
             copies += pair_lines(cells, name, family.words, among)
-    names = list(dict.fromkeys(point.collective for record in records for point in record.points))
+    names = collectives_of(records)
     for collective in names:
         collectives += collective_lines(records, collective)
     of_copies, of_collectives = _drawn(copies, "Copies"), _drawn(collectives, "Collectives")
@@ -510,6 +510,8 @@ def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: 
     columns = ["source", "target", "size_bytes", "time_us", "GBps", "pair_class", "verdict", "label"]
     rows = [_square(cell, latency) for cell in cells if cell.size_bytes == size]
     quantity, unit, column = ("latency", "us", "time_us") if latency else ("bandwidth", "GB/s", "GBps")
+    if not latency and max(float(row[4] or 0) for row in rows) < 1:  # as in the lab: short figures fit into squares
+        unit, rows = "MB/s", [[*row[:-1], f"{1e3 * float(row[4] or 0):.3g}"] for row in rows]
     places = _places(cells)
     of_class: dict[str, list[float]] = defaultdict(list)  # the fastest first, so that slow ones have one colour
     for row in rows:
@@ -518,7 +520,7 @@ def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: 
     by_class = 1 < len(classes) <= len(TINTS) and "" not in classes
     most = max(float(row[columns.index(column)] or 0) for row in rows)
     # Slow is dark in both: the eye is led to what may be wrong.
-    ramp = Ramp(column, "lightorange", unit, (0.0, most), reverse=not latency)
+    ramp = Ramp(column, "lightorange", "GB/s" if unit == "MB/s" else unit, (0.0, most), reverse=not latency)
     words = Mark("words", column="label", look={"color": INK if by_class else ON_RAMPS})
     plot = Plot(
         x=Axis("target", "to", "names", order=places),
@@ -625,7 +627,7 @@ def _bandwidths(
     return figure(name, title, caption, Table(_BANDWIDTHS, rows), plot)
 
 
-_BLACK = " Black: measured on what stands for them, hollow for all but the first."
+_BLACK = " Diamonds: measured on what stands for them, hollow for all but the first."
 
 
 def measured_dots(systems: Sequence[str]) -> list[Mark]:

@@ -371,7 +371,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 FAMILIES = ("#e4572e", "#7b4fa0", "#1f6f8b", "#b07a00", "#4d4d4d")
 
 _PAGE_DARK = {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0", "#c3c9d0": "#56606b", "#6b747d": "#a2abb5"}
-_PAGE_DARK |= {"#9aa3ad": "#6f7a86", "#e2c6d8": "#7a5a70"}
+_PAGE_DARK |= {"#9aa3ad": "#6f7a86", "#e2c6d8": "#8a5578"}
 _PAGE_DARK |= {"#0072b2": "#6f8ff5", "#8c564b": "#c49c94"}  # of systems, which are dark
 _PAGE_DARK |= {"#cfe3f5": "#24435e", "#fbdcc0": "#6b4423", "#d9ecc8": "#38562a", "#e3d5ee": "#4f3d63"}  # grammar.TINTS
 _PAGE_DARK |= {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}

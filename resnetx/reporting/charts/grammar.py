@@ -49,6 +49,8 @@ from resnetx.units import number
 TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
 ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
+IN_BARS = 0.68  # room of a character of "10%" in a bar, likewise
+DIGIT = 0.56  # width of a digit, likewise
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
 MOST_PRINTED = 6  # panels in one column of print: more have the drawing for pages, over both columns
 MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print has the drawing for pages
@@ -333,7 +335,8 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
         count = len({record[plot.y.column] for record in records})
-        each = 0.6 + 1.1 * _lines(plot.y, records, size) + 0.5 * plot.bare
+        lines = _lines(plot.y, records, size)
+        each = 0.6 + (1.3 if lines > 1 else 1.1) * lines + 0.5 * plot.bare
         height = max(count * size.text * each, (2 if plot.bare else 4) * size.text)
     if any(mark.kind == "squares" for mark in plot.marks):
         across, down = (len({record[axis.column] for record in records}) for axis in (plot.x, plot.y))
@@ -343,11 +346,18 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     if plot.square:
         width = height = min(width, 34 * size.text)
 
+    def fits(mark: Mark) -> bool:
+        """Words that are written into squares fit into them, or are left out: tooltips and the table have them."""
+        if mark.kind != "words" or not any(other.kind == "squares" for other in plot.marks):
+            return True
+        longest = max(len(str(record[mark.column])) for record in records)
+        return DIGIT * size.text * longest <= width / len({record[plot.x.column] for record in records})
+
     def panel(chart: alt.Chart, left: bool, last: bool, y: Axis) -> AnyChart:
         chart = chart.properties(width=width, height=height)
         own = replace(plot, y=replace(y, title=_broken(y.title, height, size) if left else ""))
         encodings = dict(_encodings(own, records, size, width, left, last))
-        marks = [mark for mark in plot.marks if size is _PAGE or not mark.on_pages]
+        marks = [mark for mark in plot.marks if (size is _PAGE or not mark.on_pages) and fits(mark)]
         return layered([_layer(chart, mark, own, encodings, size, width) for mark in marks], chart)
 
     if plot.beside:
@@ -609,9 +619,13 @@ def _bare(channel: Any, axis: Axis) -> Any:
     return channel(f"{axis.column}:Q", axis=None, scale=alt.Scale(domain=list(axis.domain or (0, 1)), nice=False))
 
 
+BEYOND = 0.02  # of a logarithmic axis, on either side of what it shows
+
+
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
     if log:
-        return min(values) / 1.15, max(values) * 1.15
+        beyond = max(1.15, (max(values) / min(values)) ** BEYOND)
+        return min(values) / beyond, max(values) * beyond
     return min(0.0, *values), max(0.0, *values) * 1.02
 
 
@@ -703,7 +717,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     if mark.within and plot.x.domain:
         start, span = plot.x.column, plot.x.domain[1] - plot.x.domain[0]
         room = f"(datum.{mark.within} - datum.{start}) * {width / span}"
-        chart = chart.transform_filter(f"{room} > length(datum.{mark.column}) * {1.1 * CHARACTER * size.text}")
+        chart = chart.transform_filter(f"{room} > length(datum.{mark.column}) * {IN_BARS * size.text}")
         chart = chart.transform_calculate(middle=f"(datum.{start} + datum.{mark.within}) / 2")
         x = alt.X("middle:Q")
     text = chart.mark_text(**{"fontSize": size.text, "color": INK, "aria": False, **fixed})

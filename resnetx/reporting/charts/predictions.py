@@ -15,7 +15,7 @@ from textwrap import wrap
 
 from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
-from resnetx.record.machine import how_many, unit_by_library
+from resnetx.record.machine import Unit, how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.accuracy import point_words
 from resnetx.reporting.charts.figure import BARS, PAPER, QUIET, Figure, workload_colours
@@ -34,7 +34,7 @@ from resnetx.reporting.charts.grammar import (
     table_of_records,
 )
 from resnetx.reporting.charts.step_parts import predicted_parts
-from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves
+from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
 from resnetx.table import Record
 from resnetx.units import si, to_interval
 
@@ -50,7 +50,7 @@ def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
     lines = [name for name in identity(curves) if name not in ("workload", "batch")]
     figures = []
     if marks := [mark for curve in curves for mark in _marks(curve, lines)]:
-        figures.append(_speedups(marks))
+        figures.append(_speedups(marks, unit_of_point(points[0])))
     if parts := predicted_parts(curves):
         figures.append(parts)
     return figures
@@ -76,6 +76,7 @@ def _figures_of(point: PredictedPoint) -> Record:
     low, high = point.speedup_interval or (point.speedup, point.speedup)
     value, least, most = to_interval(point.speedup, low, high) if low < high else (f"{point.speedup:.3g}", "", "")
     ends = f" ({least} to {most})" if least else ""
+    ranks = how_many(point.gpus, unit_of_point(point))
     return {
         "gpus": point.gpus,
         "images_per_s": point.images_per_s,
@@ -84,17 +85,17 @@ def _figures_of(point: PredictedPoint) -> Record:
         "speedup_high": high,
         "ideal": point.gpus / point.baseline_gpus,
         "baseline_gpus": point.baseline_gpus,
-        "description": f"{how_many(point.gpus, 'GPU')}: {value} times{ends}, {si(point.images_per_s)} images/s",
+        "description": f"{ranks}: {value} times{ends}, {si(point.images_per_s)} images/s",
     }
 
 
 # ---- drawn
 
 
-def _speedups(marks: Sequence[Record]) -> Figure:
+def _speedups(marks: Sequence[Record], unit: Unit) -> Figure:
     lines, kinds = (list(dict.fromkeys(str(mark[name]) for mark in marks)) for name in ("line", "kind"))
     plot = Plot(
-        x=Axis("gpus", "GPUs", "log2", ticks=sorted({int(str(mark["gpus"])) for mark in marks})),
+        x=Axis("gpus", f"{unit}s", "log2", ticks=sorted({int(str(mark["gpus"])) for mark in marks})),
         y=Axis("speedup", "speed-up", "log2", "si"),
         marks=(
             Mark("line", column="ideal", colour=QUIET, look={"strokeDash": [0.6, 1.8], "strokeWidth": 0.8}),
@@ -113,7 +114,7 @@ def _speedups(marks: Sequence[Record]) -> Figure:
         chart_only=("description",),
     )
     over = {mark["baseline_gpus"] for mark in marks}
-    base = "one GPU" if over == {1} else "the fewest GPUs that can run it"
+    base = f"one {unit}" if over == {1} else f"the fewest {unit}s that can run it"
     caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. Form: Shi et al. 2018."
     caption += solid_and_hollow_words(lines)
     return figure("speedups", f"Predicted speed-up over {base}", caption, table_of_records(marks), plot)

@@ -80,7 +80,7 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
     return figure(
         f"layers-batch{batch.batch_size}",
         f"{trace.workload}, batch {batch.batch_size}: {share:.0%} of the time of layers is {largest}",
-        "Medians of instrumented iterations. Backward: until a layer's own gradients are there.",
+        "Medians of profiled steps. Backward: until a layer's own gradients are there.",
         Table(["layer", "pass", "ms", "place"], rows),
         plot,
     )
@@ -146,7 +146,7 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
         "step-messages",
         f"Messages of a step of {words}: ranks wait for them for {max(waits_ms, default=0.0):.3g} of "
         f"{longest_ms:.3g} ms at most",
-        "An instrumented step, which is longer than a clean one: means over its last window. A message: from when it "
+        "A profiled step, which takes longer than others: means over its last window. A message: from when it "
         f"is handed over until its sums are there{first}.{others}",
         table_of_records(rows),
         plot,
@@ -402,7 +402,7 @@ def _nodes(measure: str, runs: Sequence[CheckedRun], slow: set[tuple[str, tuple[
     return figure(
         f"nodes-{measure}",
         f"Each node: {measure}",
-        "One run of each, the slowest first; a black line: the most that the fleet's median allows, where it is known.",
+        "One run of each, the slowest first; a line: the most that the fleet's median allows, where it is known.",
         Table(["node", "ms", "limit_ms", "state"], rows),
         plot,
     )

@@ -130,15 +130,16 @@ _SPEEDUP = _Curves("speedup", "times the baseline", lambda point: point.result.s
 
 def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     """Iterations/s against GPUs."""
-    measured = [(images_per_s.median, point.words) for point in points if (images_per_s := point.result.images_per_s)]
-    highest, best = max(measured)
+    measured = [(rate.median, point.words, point) for point in points if (rate := point.result.images_per_s)]
+    highest, best, at = max(measured)
     if len(measured) == 1:
         others = len(points) - 1
         ran = f"the only point that ran; {others} did not" if others else "the only point"
         return f"{best}: {number(highest)} images/s, {ran}.{meanings(points)}"
     if len({point.gpus for point in points}) == 1:
         return _by_name(points)
-    title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s: {best}"
+    steps = f" ({number(at.result.iterations_per_s.median)} iterations/s)" if at.result.iterations_per_s else ""
+    title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s{steps}: {best}"
     after = f" Dotted: ideal, from the baseline ({_baselines(points)}). Form: Tallent et al. 2017, Fig. 12 and 13."
     return _curves("rate", title, after, points, styles, _RATE, Axis(_RATE.column, "iterations/s", "log", "si"))
 
@@ -215,8 +216,9 @@ def _reached(efficiencies: Sequence[tuple[Summary, str]]) -> str:
     """The least and the most, each with its case; where their ends overlap, only between what all lie."""
     (worst, where_worst), (best, where_best) = efficiencies[0], efficiencies[-1]
     if len(efficiencies) == 1:
-        ends = f"{100 * worst.low:.0f} to {100 * worst.high:.0f}; " * (worst.n > 1)
-        return f"{worst.median:.0%} ({ends}{where_worst})"
+        ends = f"{100 * worst.low:.0f} to {100 * worst.high:.0f}"
+        apart = worst.n > 1 and len(set(ends.split(" to "))) > 1
+        return f"{worst.median:.0%} ({f'{ends}; ' * apart}{where_worst})"
     if worst.n > 1 and worst.high >= best.low:
         low, high = min(each.low for each, _ in efficiencies), max(each.high for each, _ in efficiencies)
         return f"{100 * low:.0f} to {high:.0%}; no difference of {len(efficiencies)} cases is shown"

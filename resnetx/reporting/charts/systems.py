@@ -376,7 +376,7 @@ def _held(rows: Sequence[Record]) -> str:
         for row in measured
     )
     held = f"{inside} of {len(measured)} lie in the predicted interval"
-    return f"Black: measured, hollow for all but the first system; {held}."
+    return f"Diamonds: measured, hollow for all but the first system; {held}."
 
 
 def _case(row: Record) -> tuple[object, ...]:
