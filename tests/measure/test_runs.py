@@ -217,11 +217,8 @@ def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as sweep:
         for victim, number, _ in KILLED:
             begun = until(lambda: {path.parent for path in tmp_path.rglob("stderr.log")}.difference(folders), "a run")
-            folders += begun
-            folder = RunFolder(folders[-1])
-            until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
-            os.kill(ranks_of(folder.path)[victim], number)
-            nothing_is_left(folder)
+            folders.extend(begun)
+            kill(RunFolder(folders[-1]), victim, number)
         _, err = sweep.communicate(timeout=PATIENCE_S)
     assert sweep.returncode == 1, err
     for folder, (_, _, told) in zip(folders, KILLED, strict=True):
@@ -230,6 +227,13 @@ def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path):
         assert found.reason.startswith(told)
         assert found.reason in err
         assert found.workload.workload == "ResNet/2 width 16"
+
+
+def kill(folder: RunFolder, victim: int | None, number: int) -> None:
+    """Sends torchrun or a rank a signal once all are ready; waits for the end of all."""
+    until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
+    os.kill(ranks_of(folder.path)[victim], number)
+    nothing_is_left(folder)
 
 
 def ready(folder: RunFolder, ranks: int) -> bool:
