@@ -25,7 +25,7 @@ NOT_ON_NULL_GPUS = {
     "test_more_elements_than_32_bits_count_are_right": "null GPUs have the host's memory, and this takes 48 GB",
 }
 LOOKS_AT_VALUES = {
-    "test_a_step_may_be_a_graph",
+    "test_one_gpu_trains_in_every_precision_that_it_has_and_a_step_may_be_a_graph",
     "test_graphs_hold_what_ranks_exchange",
     "test_gpu_ranks_equal_one_process_with_synchronised_statistics",
     "test_a_parameter_server_trains_on_a_gpu_and_on_the_host",

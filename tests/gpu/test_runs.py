@@ -171,9 +171,11 @@ def bench_of(on_ranks, tmp_path):
 
 @pytest.mark.parametrize("registered", [False, True])
 def test_every_collective_of_a_bench_is_right_and_timed_in_queues(bench_of, registered):
-    ended = bench_of(COLLECTIVES, [8, 2**20] if ON_NULL_GPUS else [8, 2**16, 2**20], registered=registered)
+    sizes = [8, 2**20] if ON_NULL_GPUS else [8, 2**16, 2**20]
+    names = COLLECTIVES[:2] if registered and ON_NULL_GPUS else COLLECTIVES  # whose memory is the same for all
+    ended = bench_of(names, sizes, registered=registered)
     assert ended.outcome == "ok", ended.reason
-    assert {point.collective for point in ended.points} == set(COLLECTIVES)
+    assert {point.collective for point in ended.points} == set(names)
     assert [point.wrong for point in ended.points] == [0] * len(ended.points)
     assert ended.library.startswith("NCCL ")
     assert ended.queue_length == timed_collectives.QUEUE_LENGTH

@@ -90,7 +90,7 @@ def opened(root, method, monkeypatch, batch_size=2):
     return inputs.open_input(given, inputs.Share(device=torch.device("cpu"), **facts))
 
 
-def test_workers_of_a_server_make_the_same_batches(made, monkeypatch):
+def test_workers_of_a_server_make_the_same_batches(made, monkeypatch, preloaded):
     both = [opened(made, method, monkeypatch) for method in ("fork", "forkserver")]
     images, labels = (torch.stack(each) for each in zip(*map(next, both), strict=True))
     assert torch.equal(images[0], images[1]) and torch.equal(labels[0], labels[1])

@@ -74,7 +74,7 @@ def test_transformers_equal_one_process_however_they_are_shared_out(compared):
 @pytest.mark.dist
 def test_no_breach_goes_unseen(compared):
     cases = [
-        ({**SMALL, **strategy, "batch_size": 33, "split": "uneven"}, breach)
+        ({**SMALL, **strategy, "batch_size": 11, "split": "uneven"}, breach)
         for strategy in STRATEGIES
         for breach in BROKEN
     ]
@@ -101,7 +101,7 @@ MORE = [(ALEXNET, "layerwise"), (GOOGLENET, "bucket"), (MOBILENET, "layerwise")]
 )
 def test_all_kinds_of_networks_equal_one_process(compared, networks):
     """Dropout, auxiliary classifiers, local response normalisation; no breach may hide in them either."""
-    small = {"model.classes": 10, "threads": 1, "steps": 2, "batch_size": 5, "split": "uneven"}
+    small = {"model.classes": 10, "threads": 1, "steps": 1, "batch_size": 5, "split": "uneven"}
     cases = [({**small, **network}, breach) for network, breach in networks]
     for (settings, breach), found in zip(cases, compared(cases, 2), strict=True):
         worst = max(found["double"]["layers"].values())

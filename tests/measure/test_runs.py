@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -217,15 +216,9 @@ def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path):
     folders: list[Path] = []
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as sweep:
         for victim, number, _ in KILLED:
-            begun = until(
-                lambda seen=tuple(folders): {path.parent for path in tmp_path.rglob("stderr.log")}.difference(seen),
-                "a run",
-            )
-            folders += begun
-            folder = RunFolder(folders[-1])
-            until(partial(ready, folder, 2), "the readiness of torchrun and all ranks")
-            os.kill(ranks_of(folder.path)[victim], number)
-            nothing_is_left(folder)
+            begun = until(lambda: {path.parent for path in tmp_path.rglob("stderr.log")}.difference(folders), "a run")
+            folders.extend(begun)
+            kill(RunFolder(folders[-1]), victim, number)
         _, err = sweep.communicate(timeout=PATIENCE_S)
     assert sweep.returncode == 1, err
     for folder, (_, _, told) in zip(folders, KILLED, strict=True):
@@ -234,6 +227,13 @@ def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path):
         assert found.reason.startswith(told)
         assert found.reason in err
         assert found.workload.workload == "ResNet/2 width 16"
+
+
+def kill(folder: RunFolder, victim: int | None, number: int) -> None:
+    """Sends torchrun or a rank a signal once all are ready; waits for the end of all."""
+    until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
+    os.kill(ranks_of(folder.path)[victim], number)
+    nothing_is_left(folder)
 
 
 def ready(folder: RunFolder, ranks: int) -> bool:

@@ -139,7 +139,7 @@ def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, t
     if name == "torchvision":
         image_tree.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
         settings = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
-    ended, files = executed(task_of({**IN_WINDOWS, **settings, "gpus": ranks, "measure": "phases"}))
+    ended, files = executed(task_of({**SHORT, **settings, "gpus": ranks, "measure": "phases"}))
     assert ended.outcome == "ok", ended.reason
     inside = steps_of(files["steps"])[1 - ended.steps_per_window :]
     parameters = [*ResNetX(2, 16, 10).parameters()]

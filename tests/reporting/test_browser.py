@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow  # starts a browser
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 1024, 1600)
+HEIGHT = 300  # little is painted
 LEAST_TEXT_PX = 11.85  # 12 but for rounding
 # The smallest text that is shown, with its size as it is seen: those of drawings are as large as these.
 SMALLEST = """() => {
@@ -73,33 +74,33 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def browser():
+def tab():
+    """A page of a browser, which shows one page of ours after the other."""
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started.new_page()
         started.close()
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_nothing_overflows_and_no_text_is_small(browser, kind, tmp_path):
+def test_nothing_overflows_and_no_text_is_small(tab, kind, tmp_path):
     PAGES[kind](tmp_path)
-    page = browser.new_page(viewport={"width": WIDTHS[0], "height": 1200})
-    page.goto((tmp_path / "index.html").as_uri())
-    page.add_style_tag(content="figure { content-visibility: visible }")  # laid out once, not at each question
-    page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
+    tab.set_viewport_size({"width": WIDTHS[0], "height": HEIGHT})
+    tab.goto((tmp_path / "index.html").as_uri())
+    tab.add_style_tag(content="figure { content-visibility: visible }")  # laid out once, not at each question
+    tab.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
     for width in WIDTHS:
-        page.emulate_media(color_scheme="light")
-        page.set_viewport_size({"width": width, "height": 1200})
-        assert sum(page.evaluate(LUMA)) >= 3 * 128
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        size, words = page.evaluate(SMALLEST)
+        tab.emulate_media(color_scheme="light")
+        tab.set_viewport_size({"width": width, "height": HEIGHT})
+        assert sum(tab.evaluate(LUMA)) >= 3 * 128
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        size, words = tab.evaluate(SMALLEST)
         assert size >= LEAST_TEXT_PX, (width, words)
-        assert page.evaluate(SCROLLED) == [], width
-        page.emulate_media(color_scheme="dark")  # which changes colours alone
-        assert sum(page.evaluate(LUMA)) < 3 * 128
-        assert not page.evaluate(WHITE), width
-    assert page.locator("figure svg title").count() > 0  # what a mark says when it is pointed at
-    page.close()
+        assert tab.evaluate(SCROLLED) == [], width
+        tab.emulate_media(color_scheme="dark")  # which changes colours alone
+        assert sum(tab.evaluate(LUMA)) < 3 * 128
+        assert not tab.evaluate(WHITE), width
+    assert tab.locator("figure svg title").count() > 0  # what a mark says when it is pointed at
