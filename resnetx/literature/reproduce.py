@@ -91,7 +91,9 @@ def otherwise(predicted: Sequence[PredictedPoint], there: Measured) -> str:
     if not apart or not predicted_in:
         return ""
     both = ", ".join(f"{name}={measured_in[name]} ({predicted_in[name]} predicted)" for name in apart)
-    waited = " Computing was waited out for as long as a GPU's kernels are fitted to take: no host, nothing read."
+    waited = (
+        " Computing was replaced by idle time, as long as a GPU's kernels are fitted to take: no host, nothing read."
+    )
     waited *= "replay" in apart
     return f"Training was measured with {both}.{waited} Rates may lie outside their intervals for that."
 

@@ -228,7 +228,7 @@ def _in_the_lab(points: Sequence[StudyPoint]) -> str:
         return ""
     systems, scales = (sorted({str(getattr(lab, name)) for lab in labs}) for name in ("system", "scale"))
     scale = f"links / {scales[0].removesuffix('.0')}" if len(scales) == 1 else "slower links"
-    waited = ", computing waited out" * all(point.request.replay for point in points)
+    waited = ", computing replaced by idle time" * all(point.request.replay for point in points)
     return f" in the lab{f' as {systems[0]}' * (len(systems) == 1)} ({scale}{waited})"
 
 
@@ -381,7 +381,7 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     return [
         *point_names(points),
         *estimate("images_per_s", f"{what.pop() if len(what) == 1 else 'samples'}/s"),
-        *estimate("speedup", "speed-up", f"over {baselines}."),
+        *estimate("speedup", "speed-up", "" if baselines == f"1 {unit}" else f"over {baselines}."),
         Column(
             ">efficiency",
             lambda point: (
