@@ -232,8 +232,8 @@ def _locked(study: str, runs: Sequence[RunSummary]) -> str:
 
 
 def in_words(ratio: Summary) -> str:
-    """A ratio with its ends: "1.210 (1.190 to 1.230)"."""
-    return f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})" if ratio.n > 1 else f"{ratio.median:.3f} (1 run)"
+    """A ratio with its ends: "1.21 (1.19 to 1.23)"."""
+    return f"{_ratio(ratio)} ({_ratio_ends(ratio)})" if ratio.n > 1 else f"{ratio.median:.3f} (1 run)"
 
 
 # The conclusion of a comparison in sentences: the figures first, then what a difference may be due to.
@@ -282,7 +282,12 @@ def _settings(comparison: Comparison) -> Iterator[str]:
 
 
 def _attribution(comparison: Comparison) -> str:
-    """What differences on several GPUs may be due to, by the controls."""
+    """What differences on several GPUs, or ranks on CPU cores, may be due to, by the controls."""
+    told = _attributed(comparison)
+    return told if comparison.unit == "GPU" else told.replace("GPU", comparison.unit)
+
+
+def _attributed(comparison: Comparison) -> str:
     if comparison.means[-1].gpus == 1:
         return "Only one-GPU cases ran well in both: they say nothing about the interconnect."
     rate, clock = comparison.controls
@@ -365,11 +370,13 @@ _OF_TESTS = "of permutation tests, adjusted for the number of cases."
 
 
 def _ratio(ratio: Summary | None) -> str:
-    return "" if ratio is None else f"{ratio.median:.3f}"
+    if ratio is None or ratio.n == 1:
+        return "" if ratio is None else f"{ratio.median:.3f}"
+    return to_interval(ratio.median, ratio.low, ratio.high)[0]
 
 
 def _ratio_ends(ratio: Summary | None) -> str:
-    return f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio and ratio.n > 1 else ""
+    return " to ".join(to_interval(ratio.median, ratio.low, ratio.high)[1:]) if ratio and ratio.n > 1 else ""
 
 
 def _side_rate(side: StudySide) -> str:

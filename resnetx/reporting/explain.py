@@ -9,7 +9,7 @@ A side is a case (a workload on some GPUs) with the parts of its step as `predic
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import floor, log10
+from math import floor, log10, sqrt
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -399,9 +399,10 @@ def certainty(each: Explained) -> str:
         return (
             f"the scatter of runs is known from {MIN_RUNS_FOR_T} of each; with fewer none is said to differ (status 0)"
         )
+    found = f"{each.resolved:.{0 if each.resolved > NAMED else 1}%}"
     return (
-        f"ends hold {_percent_inside(each.level)}, the level of the verdict; such runs show differences of "
-        f"{each.resolved:.1%} in 4 of 5; of simulated equal nights of independent runs, 1 in 20 or fewer differ"
+        f"{_percent_inside(each.level)} intervals; by such runs a difference of {found} is found 4 times in 5; of "
+        "equal results (simulated) 1 in 20 or fewer are said to differ"
     )
 
 
@@ -482,7 +483,9 @@ def _verdict(each: Explained, more_s: float) -> str:
     if each.longer is None:
         runs = f"{each.a_runs} run{'s' * (each.a_runs != 1)} of A and {each.b_runs} of B"
         return f"not decided, as {runs} decide nothing (repeats={MIN_RUNS_FOR_T} of each would)"
-    low, high = (f"{end:.3g}" for end in each.longer)
+    low, high = (f"{end:.3g}" for end in each.longer)  # where they are told apart from 1
+    if not each.outside:
+        _, low, high = to_interval(sqrt(each.longer[0] * each.longer[1]), *each.longer)
     times = f"{low} to {high} times as long"
     if each.outside:
         return f"B takes {'longer' if more_s > 0 else 'less'}, {times}"

@@ -386,7 +386,7 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     return [
         *point_names(points),
         *estimate("images_per_s", f"{what.pop() if len(what) == 1 else 'samples'}/s"),
-        *estimate("speedup", "speed-up", f"over {baselines}."),
+        *estimate("speedup", "speed-up", "" if baselines == f"1 {unit}" else f"over {baselines}."),
         Column(
             ">efficiency",
             lambda point: (

@@ -130,9 +130,10 @@ def test_two_nights_differ_where_three_runs_of_each_resolve_it():
     assert found["slower"].longer[0] > 1 > found["equal"].longer[0] and found["few"].longer is None
     told = {name: " ".join([*explained_answer([each]), certainty(each)]) for name, each in found.items()}
     assert (
-        "no difference is shown; B may take 0." in told["equal"] and " in 4 of 5; of simulated equal " in told["equal"]
+        "no difference is shown; B may take 0." in told["equal"]
+        and " is found 4 times in 5; of equal results " in told["equal"]
     )
-    assert "ends hold 97%, the level of the verdict" in told["slower"]
+    assert "97% intervals; by such runs" in told["slower"]
     assert "not decided, as 3 runs of A and 2 of B decide nothing (repeats=3 of each would)" in told["few"]
 
 
@@ -144,7 +145,7 @@ def test_no_printed_end_contradicts_the_verdict_on_all_cases():
     found = explained(night, [replace(each, steps_s=steps) for each, steps in zip(night, later, strict=True)])
     assert t_test(night[0].steps_s, later[0]).low > 1 and not found[0].outside  # a single test says more
     assert found[0].longer[0] < 1 < found[0].longer[1] and found[0].level == pytest.approx(0.03 / 4)
-    assert "ends hold 99.25%" in certainty(found[0])
+    assert certainty(found[0]).startswith("99.25% intervals; ")
 
 
 @pytest.mark.parametrize(

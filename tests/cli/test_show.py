@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
+import resnetx
 from resnetx.cli import main, show
 from resnetx.cli.table_layout import lay_out
 from resnetx.cli.verbs import show_train
+from resnetx.cli.verbs.show_sweep import show_study
 from resnetx.launching import NCCL_BACKEND_VARIABLE
 from resnetx.record import RunFolder, RunRecord, read
 from resnetx.table import Column
@@ -310,3 +313,13 @@ def test_the_screen_of_a_run_names_the_backend_of_nccl_that_its_ranks_took(capsy
     show_train.run(msgspec.structs.replace(run, backend="nccl", environment=environment), folder)
     printed = capsys.readouterr().out
     assert said in printed and ("NCCL" in printed) == bool(said)
+
+
+def test_where_the_time_of_one_workload_goes_is_a_line_and_warnings_are_words(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    points = resnetx.load(ROOT / "results/cpu-2core/quickstart").points
+    loud = (msgspec.structs.replace(point.result, notes=["foreign-load (5 of 6 runs)"]) for point in points)
+    show_study("x", "", [replace(point, result=result) for point, result in zip(points, loud, strict=True)])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "time on 2 ranks: 82% useful | 10 input | waiting for the slowest below 8 |" in told
+    assert "look: other programs used the CPUs: all 2 cases" in told and "foreign-load" not in told

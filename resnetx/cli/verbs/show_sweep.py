@@ -14,6 +14,7 @@ from resnetx.cli import show
 from resnetx.cli.verbs.show_train import PHASES, ms, parts, show_commands, submitted
 from resnetx.errors import ConfigError
 from resnetx.record import Phases
+from resnetx.record.machine import how_many
 from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
@@ -52,11 +53,12 @@ def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) ->
 
     def screen() -> None:
         show_study(record.name, record.about, measured.points)
-        show.line(f"figures and a page: resnetx report {measured.folder}")
+        show.more(f"figures and a page: `resnetx report {measured.folder}`")
 
     answer = [study_answer(measured.points, record.node)]
     records = [point.result for point in measured.points]
-    show.conclude(options, answer, lambda: records, screen, most=show.LINES_OF_SEVERAL)
+    most = show.LINES if len(last_of_lines(measured.points)) == 1 else show.LINES_OF_SEVERAL
+    show.conclude(options, answer, lambda: records, screen, most=most)
     failed = measured.failed
     if failed:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in failed).items())
@@ -87,14 +89,21 @@ def _show_plan(plan: Plan) -> None:
 
 # The screen of a study: each point's rate, speed-up, efficiency and limit, and where the time goes.
 
+WARNINGS = {
+    "foreign-load": "other programs used the CPUs",
+    "short-windows": "windows were shorter than they should be",
+    "throttled": "clocks fell",
+    "overdriven": "this machine's cores, not the links, may have set the time",
+    "oversubscribed": "fewer cores than ranks and threads",
+}  # codes of records, in words
+MOST_NOTES = 1  # of a long screen
 NAMED = 3  # points of which the same is to be noted, by name; --all names all
 
 
 def show_study(name: str, about: str, points: Sequence[StudyPoint]) -> None:
     """Each point's rate and speed-up, where the time goes; --all: what each control run shows, too."""
     by = "those of the lowest and of the highest speed-up"
-    note = "A rank runs on CPU cores." * (unit_of_points(points) == "rank")
-    show.listing(scaling_columns(points), points, note=note, rank=_gain, by=by)
+    show.listing(scaling_columns(points), points, rank=_gain, by=by)
     where(points)
     _worth(points)
     _notes(points)
@@ -110,14 +119,26 @@ def _gain(point: StudyPoint) -> float:
 
 
 def where(points: Sequence[StudyPoint]) -> None:
-    """Where the time of each line goes on its most GPUs, over what speed-ups are over."""
+    """Where the time of each line goes on its most GPUs, over what speed-ups are over; of one line in a line."""
     rows = where_rows(points)
+    if len(rows) == 1:
+        ((point, cells),) = rows
+        told = sorted(cells, key=lambda name: (name != "useful", not cells[name].isdecimal()))
+        shares = [
+            f"{cells[name]} {WORDS[name]}" if cells[name].isdecimal() else f"{WORDS[name]} {cells[name]}"
+            for name in told
+        ]
+        shares[0] = shares[0].replace(" ", "% ", 1)
+        known = [share for name, share in zip(told, shares, strict=True) if cells[name].isdecimal()]
+        rest = ["the rest not resolved"] * (len(known) < len(shares))
+        on = f"time on {how_many(point.gpus, unit_of_points(points))}:"
+        show.say(f"{on} {' | '.join(shares)}", brief=f"{on} {' | '.join([*known, *rest])}")
     parts = [name for name in WORDS if any(name in cells for _, cells in rows)]
     columns: list[Column[tuple[StudyPoint, dict[MeasuredPartName, str]]]] = [
         *(column.of(lambda row: row[0]) for column in point_names(points)),
         *(_part_column(name).of(lambda row: row[1]) for name in parts),
     ]
-    if rows:
+    if len(rows) > 1:
         note = "Percent of the step, over its baseline. below: the runs do not show that there is any."
         show.say()
         show.listing(columns, rows, "Where the time goes", note)
@@ -135,7 +156,8 @@ def _worth(points: Sequence[StudyPoint]) -> None:
     told_of = worth_of_lines(points)
     several = len({point.line for point in points if point.result.images_per_s}) > 1
     for words, told in show.first(told_of, 1):
-        show.say(f"worth{f', {words}' if several else ''}: {told}")
+        what = f"worth{f', {words}' if several else ''}"
+        show.say(f"{what}: {told}", brief=f"{what}: {told.partition('. On ')[0].rstrip('.')}.")
 
 
 def _notes(points: Sequence[StudyPoint]) -> None:
@@ -143,9 +165,15 @@ def _notes(points: Sequence[StudyPoint]) -> None:
     noted: dict[str, list[str]] = defaultdict(list)
     for point in points:
         for note in [point.result.reason, *point.result.notes, *_unknown(point.result.limits)]:
-            if note:
+            code, _, runs = note.partition(" (")  # "foreign-load (5 of 6 runs)"
+            if code in WARNINGS:
+                noted[WARNINGS[code]].append(f"{point.words} ({runs}")
+            elif note:
                 noted[note].append(point.words)
-    for note, names in noted.items():
+    told = list(noted.items())[: MOST_NOTES if show.in_brief() else None]
+    if len(told) < len(noted):
+        show.leave_out(f"{len(noted) - len(told)} more to look at")
+    for note, names in told:
         shown = show.first(names, NAMED)
         more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
         which = f"all {len(points)} cases" if len(names) == len(points) > 1 else "; ".join(shown) + more
