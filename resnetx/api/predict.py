@@ -1,6 +1,7 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -113,9 +114,13 @@ def _words_of(curve: PredictedCurve, names: Sequence[str]) -> str:
 def _offer(point: PredictedPoint, price: float | dict[str, float], words: str) -> Offer:
     """What a point that has a rate costs for an hour."""
     assert point.images_per_s and point.interval_s, "as all that have a rate"
-    if isinstance(price, dict) and point.system not in price:
-        raise ConfigError(f"price: says nothing of {point.system}; give price={point.system}:PRICE for an hour of it")
-    per_hour = price[point.system] if isinstance(price, dict) else price * point.gpus
+    count, _, node = point.system.rpartition("x ")
+    if isinstance(price, dict) and not {point.system, node} & price.keys():
+        raise ConfigError(f"price: says nothing of {node}; give price={node}:PRICE for an hour of each node")
+    if isinstance(price, dict):
+        per_hour = price[point.system] if point.system in price else price[node] * int(count)
+    else:
+        per_hour = price * point.gpus
     slowest_per_s = point.batch_size / point.interval_s[1]
     return Offer(ranks(point.gpus, point) + words, point.images_per_s, slowest_per_s, per_hour)
 
@@ -184,6 +189,10 @@ def questions(paths: Sequence[Path], given: Point) -> list[Curve]:
             if len(every) == 1:
                 raise
             refused = refused or error
+            systems = named_systems(own)
+            for system in systems if len(systems) > 1 else ():
+                with suppress(ConfigError):
+                    found += _asked(paths, {**own, "systems": [system]}, varied)
     if refused is not None and not found:
         raise refused
     if refused is not None:
@@ -224,6 +233,7 @@ def _note(asked: Sequence[Curve]) -> None:
 
 def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[Curve]:
     """What settings ask for of which each of the machine has one value: the curves of each system and library."""
+    _refuse_passed_over(given)
     settings, workload = split({**_counted_as(given), **given})
     known, said = None, ""
     if settings.calibration_files or settings.rate is not None or settings.rate_error is not None:
@@ -239,7 +249,7 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
         known.refuse_other_machines(on, settings.devices)
     asked = [
         curve
-        for framework_settings in by_framework(settings, workload.get("strategy"))
+        for framework_settings in by_framework(settings)
         for curve in curves(paths, workload, framework_settings, known, on[0])
     ]
     if known is not None:
@@ -305,6 +315,23 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
         f"batch_size={point.batch_size}: {point.workload} on {gpus} of {point.system} {point.reason}; take a smaller "
         "batch_size= or more gpus=, or set what a GPU has (memory=) or how it is counted (memory_model=)"
     )
+
+
+def _refuse_passed_over(given: Point) -> None:
+    """What is asked for and would change nothing."""
+    if "framework" in given:
+        strategies = given.get("strategy", "server")
+        own = [key for key in given if key.startswith("overlap.")]
+        if set(strategies if isinstance(strategies, list) else [strategies]) != {"server"}:
+            own.append("strategy")
+        if own:
+            raise ConfigError(
+                f"{own[0]}={bare_word(given[own[0]])}: framework={bare_word(given['framework'])} has a strategy and an "
+                "overlap of its own, but for strategy=server; leave one of them out"
+            )
+    for key in ("input.stage", "input.prefetch"):
+        if key in given:
+            raise ConfigError(f"{key}: is of a run; a prediction reads what is described, so leave it out")
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:

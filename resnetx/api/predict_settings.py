@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from resnetx import progress, workloads
+from resnetx import workloads
 from resnetx.api.systems import load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Server, Strategy
 from resnetx.compose import compose, points_of, struct_of
@@ -102,31 +102,11 @@ def _check(settings: PredictSettings) -> None:
         raise ConfigError("clock: a known rate has the clock of its GPU in it; leave clock or rate out")
 
 
-def by_framework(settings: PredictSettings, strategy: object = None) -> list[PredictSettings]:
-    """The same settings with each framework by itself; of those that nothing parts, the first alone.
-
-    `strategy`: of the workload, as it is asked for: parameter servers part those that had one from others.
-    """
+def by_framework(settings: PredictSettings) -> list[PredictSettings]:
+    """The same settings with each framework by itself."""
     if not settings.framework:
         raise ConfigError(f"framework=[]: expected one of {', '.join(FRAMEWORKS)}, or several")
-    served = "server" in (strategy if isinstance(strategy, list) else [strategy])
-    first: dict[object, str | None] = {}
-    for name in dict.fromkeys(settings.framework):
-        same = first.setdefault(name if served else _as_trained(name), name)
-        if same != name:
-            progress.note(
-                f"framework={name}: trains as {same} does, but for its parameter server (strategy=server); both are "
-                f"predicted as {same}"
-            )
-    return [msgspec.structs.replace(settings, framework=[name]) for name in first.values()]
-
-
-def _as_trained(framework: str | None) -> object:
-    """What tells a framework from others where gradients go through collectives."""
-    if framework is None:
-        return None
-    strategy, overlap = FRAMEWORKS[framework]
-    return strategy, overlap.input, overlap.host_to_device
+    return [msgspec.structs.replace(settings, framework=[name]) for name in dict.fromkeys(settings.framework)]
 
 
 def deployments(settings: PredictSettings, known: "Known | None") -> list[Deployment]:

@@ -99,6 +99,11 @@ def _imported(trace: Trace, given: Point, settings: PredictSettings) -> Iterator
         )
     if other := next((key for key in ("accumulate", "checkpointing") if key in given), None):
         raise ConfigError(f"{other}: the trace {trace.source} was imported, and is of steps as they were; leave it out")
+    for key, value, usual in (("memory", settings.memory, None), ("memory_model", settings.memory_model, "torch")):
+        if value != usual:
+            raise ConfigError(
+                f"{key}={value}: what the layers of the trace {trace.source} keep in memory is not known; leave it out"
+            )
     _refuse_inference(trace)
     parameters, as_traced = settings.trained_parameters, settings.communication == "trace"
     defaults = {

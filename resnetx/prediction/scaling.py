@@ -61,11 +61,11 @@ def scaling_kind(point: Point) -> ScalingKind:
     elif request is not None and isinstance(request.input, TorchvisionInput):
         feed = "loader"
     exchange: Literal["allreduce", "server"] = "server" if point.workload.strategy.kind == "server" else "allreduce"
-    return exchange, _nodes(point, point.gpus), feed
+    return exchange, _nodes(point, len(point.ranks_of_nodes)), feed
 
 
-def _nodes(point: Point, gpus: int) -> Nodes:
-    if point.deployment.nodes_of(gpus) == 1:
+def _nodes(point: Point, nodes: int) -> Nodes:
+    if nodes == 1:
         return "one node"
     return "several nodes, half precision" if point.workload.precision in HALF else "several nodes"
 
@@ -136,7 +136,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         kind, residual = scaling_kind(point), point.setting.residual
         _, nodes, _ = kind
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
-        if residual is None or not any(_nodes(point, gpus) == nodes for gpus in known):
+        if residual is None or not any(_nodes(point, point.deployment.nodes_of(gpus)) == nodes for gpus in known):
             return self.of(*kind).times(doublings(point.gpus))
         alike = NO_PEERS if point.deployment.no_peers else nodes
         error = next(error for error in self.calibrated if alike.startswith(error.nodes))
@@ -240,7 +240,7 @@ def busy(point: Point, step: StepTimes) -> float:
         return 0.0
     by_core = decoding_unit(request.input) == "core"
     rate = ASSUMED[request.input.kind].rate_Bps / IMAGE_BYTES if by_core else GPU_DECODING_RATE
-    ranks = min(point.gpus, len(system.gpus) // system.nodes)
+    ranks = max(point.ranks_of_nodes)
     return (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate)
 
 
@@ -379,12 +379,15 @@ def _one_process(point: Point) -> Undecided | None:
         return None
     plain = replace(point.setting, one_process=False)
     launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
-    if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
+    if len(point.ranks_of_nodes) > 1 and point.workload.precision in HALF:
         launching_s += HALF_s
     slow = replace(point.workload, strategy=After())
-    system = point.deployment.described.name
-    usual = {"precision": "fp32", "framework": None}
+    described = point.deployment.described
+    _, _, system = described.name.rpartition("x ")
+    joined = system != described.name and described.nodes > 1
+    usual = {"precision": "fp32", "framework": None, "gradients": None, "nodes": None}
     asked = {"precision": point.workload.precision, "framework": point.setting.framework}
+    asked |= {"gradients": point.setting.gradients, "nodes": described.nodes if joined else None}
     same = "".join(f" {word}" for word in written({name: asked[name] for name in asked if asked[name] != usual[name]}))
     closing = f"resnetx predict {system}{_words(point)}{same} gpus={point.gpus} launch_mode=process-per-gpu"
     return Undecided(
@@ -401,5 +404,5 @@ def _one_process(point: Point) -> Undecided | None:
 def _is_shown(point: Point) -> bool:
     """Whether a rate of several GPUs is known, on as many nodes (one, several) as the point's."""
     deployment, rates = point.deployment, point.workload.scaled.by_gpus if point.workload.scaled else ()
-    several = deployment.nodes_of(point.gpus) > 1
+    several = len(point.ranks_of_nodes) > 1
     return any((deployment.nodes_of(gpus) > 1) == several for gpus, _, _ in rates)

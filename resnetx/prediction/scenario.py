@@ -1,5 +1,6 @@
 """What is predicted: a workload on some GPUs of a system, and how it is trained there."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -379,6 +380,11 @@ class Point:
     @property
     def gpus(self) -> int:
         return len(self.devices)
+
+    @cached_property
+    def ranks_of_nodes(self) -> list[int]:
+        """How many of its ranks are on each node that has any."""
+        return list(Counter(device // self.deployment.node_gpus for device in self.devices).values())
 
     @property
     def parts(self) -> int:

@@ -640,7 +640,7 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
     messages = "messages" if point.gpus > 1 else "input"
-    give_bench = ": give calibration=" if point.gpus > 1 else ""
+    give_bench = ": give calibration=" if point.gpus > 1 and point.strategy != "server" else ""
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"what scaling costs ({math.expm1(scaling):.0%})"),

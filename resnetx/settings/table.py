@@ -535,7 +535,8 @@ SECTIONS = (
             each=PREDICTED,
             unit="B", example="16GB", range=Range(1, 2**50, "1 PiB, in bytes"), tags="assumed"),
         Setting("memory_model", Literal["torch", "caffe"], "torch",
-            "which activations are kept for the backward pass: torch | caffe (as in Tallent et al. 2017)",
+            "which activations are kept for the backward pass: torch | caffe (as in Tallent et al. 2017; then Caffe's loop "
+            "on the host, too, unless framework= is set)",
             verbs=PREDICTED, each=PREDICTED),
         Setting("clock", str | float | None, None,
             "GPU clock, in MHz; measuring: locked meanwhile; null: left as it is | doctor: one to test, or find",
@@ -547,7 +548,7 @@ SECTIONS = (
             "factor on the bandwidth of kinds of links: what_if.bandwidth=nvlink1:2", each=PREDICTED, range=FACTORS),
         Setting("what_if.latency", float, 1, "factor on the latency of collectives", each=PREDICTED, range=FACTORS),
         Setting("price", float | dict[str, float] | None, None,
-            "of one GPU for an hour, or of a whole system, as price=gx8:8,dgx-h200:40: the cheapest is named",
+            "of one GPU for an hour, or of a node of each system, as price=gx8:8,dgx-h200:40: the cheapest is named",
             verbs="predict", range=Range(0, 10**9, "in any currency", above=True)),
         Setting("deadline", float | str | None, None,
             "time to train job_images in, e.g. 24h: of what ends in time the cheapest; null: none", verbs="predict",

@@ -225,13 +225,63 @@ def test_frameworks_are_an_axis(predict, tmp_path, capsys):
     assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk"]
 
 
-def test_frameworks_that_nothing_parts_are_predicted_once(predict, capsys):
-    _, found = predict("systems=gx8", *ALEXNET, "gpus=8", "framework=[tensorflow,cntk,mxnet]")
-    assert [each["framework"] for each in found] == ["tensorflow", "cntk"]
-    assert main(["predict", "systems=gx8", *ALEXNET, "gpus=8", "framework=[tensorflow,mxnet]"]) == 0
-    assert "framework=mxnet: trains as tensorflow does, but for its parameter server" in " ".join(
-        capsys.readouterr().err.split()
-    )
+def test_each_framework_is_predicted_as_it_is_alone(predict):
+    words = ["systems=dgx1-p100", *ALEXNET, "gpus=8", "launch_mode=process-per-gpu"]
+    _, found = predict(*words, "framework=[mxnet,tensorflow]")
+    assert found == [point for name in ("mxnet", "tensorflow") for point in predict(*words, f"framework={name}")[1]]
+    assert found[0]["iteration_s"] < found[1]["iteration_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["strategy=fsdp", "framework=mxnet"],
+            "strategy=fsdp: framework=mxnet has a strategy and an overlap of its own",
+        ),
+        (
+            ["overlap.input=false", "framework=cntk"],
+            "overlap.input=false: framework=cntk has a strategy and an overlap",
+        ),
+        (["input=torchvision", "input.stage=/local"], "input.stage: is of a run; a prediction reads what is described"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(capsys, words, sentence):
+    assert main(["predict", "systems=dgx1-p100", *ALEXNET, *words]) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_gpus_on_several_nodes_are_of_several_however_few_they_are(predict):
+    words = ["systems=v100-ib", "model=resnet50", "batch_size=256", "precision=fp16"]
+    _, (spread,) = predict(*words, "gpus=4", "devices=0,4,8,12")
+    _, (together,) = predict(*words, "gpus=4", "devices=0,1,2,3")
+    widths = [point["interval_by_scaling_s"][1] / point["iteration_s"] for point in (spread, together)]
+    assert widths[0] > 1.2 > widths[1]
+
+
+def test_gpus_of_the_first_node_are_predicted_alike_however_many_nodes_there_are(predict):
+    words = ["systems=dgx1-p100", *ALEXNET, "gpus=8"]
+    _, (alone,) = predict(*words)
+    _, (joined,) = predict(*words, "nodes=2", "network=edr100")
+    assert joined["iteration_s"] == pytest.approx(alone["iteration_s"])
+    assert joined["interval_s"] == pytest.approx(alone["interval_s"])
+
+
+def test_a_system_that_cannot_be_joined_leaves_others_as_they_are(predict):
+    _, found = predict("systems=dgx1-p100,gx8", *ALEXNET, "nodes=1,2", "network=edr100", "gpus=16")
+    assert [(point["system"], point["outcome"]) for point in found] == [
+        ("dgx1-p100", "refused"),
+        ("gx8", "refused"),
+        ("2x dgx1-p100", "ok"),
+    ]
+
+
+def test_a_price_of_a_node_counts_for_each_of_several(predict, capsys):
+    words = ["systems=v100-ib", "model=resnet50", "batch_size=256", "gpus=16"]
+    assert main(["predict", *words, "price=v100-ib:10"]) == 0
+    assert "(40 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words, "price=gx8:10"]) == 2
+    assert "give price=v100-ib:PRICE for an hour of each node" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_framework_that_is_not_asked_for_is_in_no_point_and_in_no_digest(predict, tmp_path):

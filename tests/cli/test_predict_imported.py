@@ -74,6 +74,20 @@ def test_stated_parameters_and_what_was_taken_are_inputs_that_are_shown(profile,
     assert {"gradients of net", "import of net"} <= {line.what for line in inputs if line.origin == "assumed"}
 
 
+def test_the_memory_of_an_import_is_not_known(profile, capsys) -> None:
+    trace = profile(trained(shapes=True))
+    for word in ("memory=1GB", "memory_model=caffe"):
+        assert main(["predict", trace, *WORDS, word]) == 2
+        assert f"{word}: what the layers of the trace" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_import_whose_steps_are_not_known_one_by_one_waits_as_others_do(profile, predict) -> None:
+    trace = profile(trained(shapes=True))
+    _, (_, eight) = predict(trace, *WORDS)
+    _, (_, uneven) = predict(trace, *WORDS, "samples=uneven")
+    assert uneven["iteration_s"] > 1.05 * eight["iteration_s"]
+
+
 def test_a_forward_pass_alone_is_no_training(profile, capsys) -> None:
     program = Program(name="Tesla V100-SXM2-16GB")
     for _ in range(2):

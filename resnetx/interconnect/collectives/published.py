@@ -195,10 +195,12 @@ def with_published(plan: CollectivePlan) -> CollectivePlan:
 
 
 def ladder(plan: CollectivePlan) -> Calibration | None:
-    """The ladder of the first GPUs of this system's one node, of an uncalibrated plan; None: none is published."""
-    if plan.system.nodes > 1 or plan.devices != tuple(range(len(plan.devices))):
+    """The ladder of the first GPUs of the first node, of an uncalibrated plan; None: none is published."""
+    node_gpus = len(plan.system.gpus) // plan.system.nodes
+    if len(plan.devices) > node_gpus or plan.devices != tuple(range(len(plan.devices))):
         return None
-    published = _on_one_node(plan.system.name, plan.library, plan.collective, len(plan.devices))
+    _, _, node = plan.system.name.rpartition("x ")
+    published = _on_one_node(node, plan.library, plan.collective, len(plan.devices))
     points = [time for time in sorted(published, key=lambda time: time.size_bytes) if _started_alike(plan, time)]
     if len({point.size_bytes for point in points}) < FEWEST_PUBLISHED_SIZES:
         return None
