@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from math import exp
+from math import exp, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 from resnetx import progress, table
@@ -129,9 +129,15 @@ class Costed:
         """Of many collectives: the fastest and the slowest; of several places, how much longer they take on one."""
         size_bytes = self.sizes[-1]
         what = f"{len(of_each)} collectives of {size_text(size_bytes)}"
-        ranked = [sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s) for plans in of_each]
+
+        def taken_s(plan: CollectivePlan) -> float:
+            return plan.cost(size_bytes).time_s
+
+        ranked = [sorted(plans, key=taken_s) for plans in of_each]
         if len(ranked) == len(self.plans):
-            costs = sorted((collective_cost(plan, size_bytes) for plan in self.plans), key=lambda cost: cost.time_s)
+            costs = [
+                collective_cost(plan, size_bytes) for (plan,) in sorted(ranked, key=lambda plans: taken_s(plans[0]))
+            ]
             fast, slow = (f"{cost.collective} takes {_collective_time(cost)}" for cost in (costs[0], costs[-1]))
             return f"Predicted: of {what} over {place_of(self.plans[0], self.plans[:1])} {fast}, {slow}."
         ratios = [(plans[-1].cost(size_bytes).time_s / plans[0].cost(size_bytes).time_s, plans[0]) for plans in ranked]
@@ -152,9 +158,11 @@ class Costed:
         what = f"{best.collective} of {size_text(size_bytes)} over {place_of(best, plans)}"
         sentence = f"{what} takes {_collective_time(cost)}"
         if len(plans) == 1:
-            return f"{sentence}, {GBps(cost.busbw_Bps)} GB/s bus bandwidth, limited by {cost.limiting_link}."
-        longer = number(slow.time_s / cost.time_s)
-        return f"{sentence}; over {place_of(worst, plans)} {_collective_time(slow)}, {longer} times as long."
+            return f"{sentence}{_bus(cost)}, limited by {cost.limiting_link}."
+        sentence = f"{sentence}; over {place_of(worst, plans)} {_collective_time(slow)}"
+        if cost.time_s is None or slow.time_s is None:
+            return f"{sentence}."
+        return f"{sentence}, {number(slow.time_s / cost.time_s)} times as long."
 
     def records(self) -> Iterator[CollectiveCost]:
         """One for each plan and size."""
@@ -322,20 +330,34 @@ def network_of(plan: CollectivePlan) -> str:
 
 def collective_answer(cost: CollectiveCost) -> str:
     """What a collective takes on some GPUs of a system, and what limits it."""
-    bus = f"{GBps(cost.busbw_Bps)} GB/s bus bandwidth"
     what = f"{cost.collective} of {size_text(cost.size_bytes)} over {len(cost.devices)} GPUs of {cost.system}"
-    return f"Predicted: {what} takes {_collective_time(cost)}, {bus}, limited by {cost.limiting_link}."
+    return f"Predicted: {what} takes {_collective_time(cost)}{_bus(cost)}, limited by {cost.limiting_link}."
+
+
+def _bus(cost: CollectiveCost) -> str:
+    return "" if cost.busbw_Bps is None else f", {GBps(cost.busbw_Bps)} GB/s bus bandwidth"
 
 
 def _collective_time(cost: CollectiveCost) -> str:
-    unit, factor = ("us", 1e6) if cost.time_s < 1e-3 else ("ms", 1e3)
+    unit, factor = ("us", 1e6) if _ends_s(cost)[0] < 1e-3 else ("ms", 1e3)
     value, low, high = _time_ends(cost, factor)
+    if cost.open:
+        return f"{low} to {high} {unit} (open)"
     return f"{value} {unit} ({f'{low} to {high}' if cost.interval_s else 'how far off is not known'})"
 
 
+def _ends_s(cost: CollectiveCost) -> tuple[float, float, float]:
+    """Its time, and its two ends; of an open one, the time is their middle."""
+    if cost.interval_s is None:
+        return (cost.time_s or 0.0,) * 3
+    low_s, high_s = cost.interval_s
+    return cost.time_s or sqrt(low_s * high_s), low_s, high_s
+
+
 def _time_ends(cost: CollectiveCost, factor: float) -> tuple[str, str, str]:
-    low_s, high_s = cost.interval_s or (cost.time_s, cost.time_s)
-    return to_interval(cost.time_s * factor, low_s * factor, high_s * factor)
+    time_s, low_s, high_s = _ends_s(cost)
+    value, low, high = to_interval(time_s * factor, low_s * factor, high_s * factor)
+    return "?" if cost.open else value, low, high
 
 
 def _rows(sentence: str, columns: Sequence[Column[T]], rows: Iterable[T]) -> table.Answer:
@@ -367,7 +389,7 @@ def _links_answer(links: SystemLinks) -> table.Answer:
     return _rows(f"{links.system}: {links.about}.{reach}", LINKS, rows)
 
 
-def _rate(rate_Bps: float | None) -> str:
+def _known_GBps(rate_Bps: float | None) -> str:
     return "" if rate_Bps is None else GBps(rate_Bps)
 
 
@@ -442,6 +464,10 @@ def _which(devices: Sequence[int]) -> str:
     return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
 
 
+def _rate(rate_Bps: float | None) -> str:
+    return "?" if rate_Bps is None else GBps(rate_Bps)
+
+
 COSTS: list[Column[CollectiveCost]] = [
     Column(">size", lambda cost: size_text(cost.size_bytes)),
     Column("collective", lambda cost: cost.collective),
@@ -459,8 +485,8 @@ COSTS: list[Column[CollectiveCost]] = [
         "mean error of such times.",
     ),
     Column(">90% within", lambda cost: "?" if cost.error_q90 is None else f"{cost.error_q90:.1%}", ONLY_WITH_ALL),
-    Column(">algbw GB/s", lambda cost: GBps(cost.algbw_Bps), 2),
-    Column(">busbw GB/s", lambda cost: GBps(cost.busbw_Bps)),
+    Column(">algbw GB/s", lambda cost: _known_GBps(cost.algbw_Bps), 2),
+    Column(">busbw GB/s", lambda cost: _known_GBps(cost.busbw_Bps)),
     Column("algorithm", lambda cost: cost.algorithm, 1),
     Column("limited by", lambda cost: cost.limiting_link, 3),
 ]
@@ -544,21 +570,36 @@ def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
         library=plan.library,
         transport=plan.transport,
         size_bytes=size_bytes,
-        time_s=cost.time_s,
-        algbw_Bps=cost.algbw_Bps,
-        busbw_Bps=cost.busbw_Bps,
+        time_s=None if error.open else cost.time_s,
+        algbw_Bps=None if error.open else cost.algbw_Bps,
+        busbw_Bps=None if error.open else cost.busbw_Bps,
         algorithm=cost.algorithm,
         rings=[list(ring.order) for ring in rings],
         ring_Bps=[ring.bandwidth_Bps for ring in rings],
         limiting_link=cost.limiting_link,
         calibration=None if plan.calibration is None else plan.calibration.source,
-        explanation=[*plan.explain(size_bytes), error.text],
+        explanation=[*explained(plan, size_bytes), error.text],
         error=error.mean if error.known else None,
         error_q90=error.q90 if error.known else None,
         error_source=error.source,
         launch_mode=plan.launch_mode,
         interval_s=[cost.time_s * exp(-error.q90), cost.time_s * exp(error.q90)] if error.points else None,
+        open=closing_command(plan, size_bytes) if error.open else "",
     )
+
+
+def explained(plan: CollectivePlan, size_bytes: int) -> list[str]:
+    """Why a size costs what it costs; of an open one, what decides."""
+    if not error_of(plan, size_bytes).open:
+        return plan.explain(size_bytes)
+    return [*plan.why(size_bytes), f"Open: `{closing_command(plan, size_bytes)}` decides."]
+
+
+def closing_command(plan: CollectivePlan, size_bytes: int) -> str:
+    """The bench that tells what an open size takes: between two others, so that its own error is known."""
+    nodes = f" nodes={plan.system.nodes}" * (plan.system.nodes > 1)
+    sizes = ",".join(size_text(size).replace(" ", "") for size in (size_bytes // 4, size_bytes, 4 * size_bytes) if size)
+    return f"resnetx bench{nodes} collective={plan.collective} gpus={len(plan.devices)} size={sizes}"
 
 
 def _choice(ranked: Ranking, choice: GpuSubset) -> GpuChoice:

@@ -121,6 +121,7 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
   alike, {in_kind:.2f} times as wide (between hosts {between_in_kind:.2f} times): then 90 % of each machine left out are
   inside. Where one process starts all GPUs and launches decide, no interval is narrower than {launch_q90:.0%}: so far
   hosts differ.
+- **open**: figures whose interval spans more than a factor of {open_span:g} from end to end: no point is said of such.
 - Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
   (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
   these three is of figures not known before; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
@@ -341,6 +342,7 @@ def _collectives() -> Iterator[str]:
         "in_kind": measured.widened_in_kind["one host"],
         "between_in_kind": measured.widened_in_kind["several hosts"],
         "launch_q90": measured.launch_q90,
+        "open_span": collective_errors.OPEN_SPAN,
     }
     yield COLLECTIVES.format(figures=sum(kind.points for kind in measured.kinds), **widened, **in_kind)
     yield from table(
@@ -361,7 +363,7 @@ def _collectives() -> Iterator[str]:
     )
     yield ""
     yield from table(
-        ["size", "figures", "kinds", "by", "mean", "within x 1.5", "half-width", "within", "within, by kind"],
+        ["size", "figures", "kinds", "by", "mean", "within x 1.5", "half-width", "within", "within, by kind", "open"],
         (row for band in measured.bands for row in _band(band)),
     )
     yield ""
@@ -389,6 +391,7 @@ def _band(band: collective_errors.BandErrors) -> Iterator[list[str]]:
             name,
             *map(_percent, (judged.mean, judged.within_half, judged.half_width, judged.within / band.points)),
             _percent(judged.within_by_kind),
+            f"{judged.open or ''}",
         ]
 
 

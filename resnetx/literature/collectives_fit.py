@@ -44,6 +44,7 @@ from resnetx.interconnect.collectives.collective_errors import (
     alike,
     cell,
     cells,
+    is_open,
     kind_of,
     place_of,
     rounded,
@@ -220,7 +221,8 @@ class _Way:
         within = sum(self.error(residual) <= self.half_width(residual) for residual in residuals)
         close = np.mean([_is_close(self.error(residual)) for residual in residuals])
         held = self._held(residuals, self.widened[residuals[0].place])
-        return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close))
+        unpointed = sum(is_open(self.half_width(residual)) for residual in residuals)
+        return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close), unpointed)
 
     def _held(self, residuals: Sequence[CollectiveResidual], widened: float) -> float:
         """The share of figures that is within, each kind in each band counting alike."""

@@ -48,7 +48,7 @@ class Exchange:
     contention: float = 0.0  # of the time they are on their way, what computing loses to them
     fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
     parts: int = 1  # of a rank's batch, for each of which some messages are sent
-    faster: float = 0.0  # relative, of a message's time, where it may be more than `error` shorter
+    faster: float = 0.0  # ln of how many times as fast a message may be, where that is more than `error`
     more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
     unexplained_s: float = 0.0  # likewise, and not of messages
 

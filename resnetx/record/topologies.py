@@ -90,9 +90,9 @@ class CollectiveCost(RecordPart, frozen=True):
     library: str
     transport: str
     size_bytes: int
-    time_s: float
-    algbw_Bps: float
-    busbw_Bps: float
+    time_s: float | None  # null: open
+    algbw_Bps: float | None
+    busbw_Bps: float | None
     algorithm: str
     rings: list[list[int]]
     ring_Bps: list[float]
@@ -104,6 +104,7 @@ class CollectiveCost(RecordPart, frozen=True):
     error_source: str | None = None  # of what, or why it is not known
     launch_mode: str | None = None  # process-per-gpu, one-process; null: not told
     interval_s: list[float] | None = None  # that 90 % lie within; of machines never measured, as wide as on all others
+    open: str = ""  # the command whose measurement determines the time; "": it is determined
 
 
 class GpuChoice(RecordPart, frozen=True):

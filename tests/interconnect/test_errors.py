@@ -6,12 +6,22 @@ from functools import cache
 import numpy as np
 import pytest
 
+from resnetx.api.topology_answers import collective_answer, collective_cost
 from resnetx.interconnect.collectives.algorithms import UNFITTED, fitted
-from resnetx.interconnect.collectives.collective_errors import CollectiveResidual, alike, cells, error_of, table
-from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.collective_errors import (
+    OPEN_SPAN,
+    CollectiveResidual,
+    alike,
+    cells,
+    error_of,
+    table,
+)
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.collectives.plan import calibrate, plan
 from resnetx.interconnect.collectives.published import load_published, measured_devices, times, with_published
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.collectives_fit import fit, log_errors
+from resnetx.units import size_text
 
 MIB = 2**20
 KNOWN = CollectiveResidual("dgx-a100", "NVLink 3", "nccl2.4", "allreduce", 8 * MIB, "somebody", 0.1)
@@ -213,3 +223,24 @@ def test_a_figure_that_nothing_tells_stays_that_of_the_librarys_source():
 @pytest.mark.slow
 def test_the_fit_is_what_its_command_writes():
     assert fit(times()) == fitted()
+
+
+@pytest.mark.parametrize(("size_bytes", "is_open"), [(2**10, True), (2**22, True), (2**26, False)])
+def test_an_interval_beyond_a_factor_of_eight_has_no_point_until_it_is_measured(size_bytes, is_open):
+    """RCCL between two nodes: 98 us were said of 1 KiB, 13 to 748; one cluster published 220."""
+    made = plan(load("mi300x", nodes=2, network="ndr400"))
+    cost = collective_cost(made, size_bytes)
+    assert (cost.time_s is None) == (cost.busbw_Bps is None) == is_open == bool(cost.open)
+    low_s, high_s = cost.interval_s
+    assert (high_s / low_s > OPEN_SPAN) == is_open
+    assert ("(open)" in collective_answer(cost)) == is_open
+    if is_open:
+        assert f"size={size_text(size_bytes // 4).replace(' ', '')}," in cost.open
+        measured = [MeasuredSize(size, 220e-6) for size in (size_bytes // 4, size_bytes, 4 * size_bytes)]
+        closed = collective_cost(calibrate(made, MeasuredCollective("mine.yaml", tuple(measured))), size_bytes)
+        assert closed.time_s == pytest.approx(220e-6) and not closed.open
+
+
+def test_no_kind_left_out_is_open_in_one_host_and_at_most_half_between_hosts():
+    for band in table().bands:
+        assert band.model.open <= (0 if band.place == "one host" else 0.5 * band.points)

@@ -25,6 +25,7 @@ from resnetx.api.topology_answers import (
     Ranking,
     Routed,
     collective_cost,
+    explained,
     network_of,
     place_of,
     reach_of,
@@ -409,7 +410,7 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     if show.everything():
         _explanation(plan, sizes[-1])
         return
-    for sentence in plan.why(sizes[-1]):
+    for sentence in explained(plan, sizes[-1]) if rows[-1].open else plan.why(sizes[-1]):
         show.say(sentence)
     _sure(plan, sizes[-1])
     show.more(MORE)
@@ -429,7 +430,7 @@ def _sure(plan: CollectivePlan, size_bytes: int) -> None:
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
-    for sentence in (*plan.explain(size_bytes), error_of(plan, size_bytes).text):
+    for sentence in (*explained(plan, size_bytes), error_of(plan, size_bytes).text):
         show.say(sentence)
     for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
         show.say(f"  {name}: {' '.join(map(str, ring.order))}, {in_GBps(rate_Bps)}", indent=2)
@@ -482,7 +483,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
             show.say(_what(plan), style="bold")
             _explanation(plan, sizes[-1])
         else:
-            show.say(f"{_told_apart(plan, plans)}: {next(iter(plan.explain(sizes[-1])))}")
+            show.say(f"{_told_apart(plan, plans)}: {explained(plan, sizes[-1])[0]}")
             _sure(plan, sizes[-1])
     if not show.everything():
         show.more(MORE)
@@ -497,7 +498,8 @@ def _named(rows: Sequence[Priced], size_bytes: int) -> list[Priced]:
     named = []
     for name in {cost.collective for _, cost in rows}:
         own = [row for row in rows if (row[1].collective, row[1].size_bytes) == (name, size_bytes)]
-        named += [min(own, key=lambda row: row[1].time_s), max(own, key=lambda row: row[1].time_s)]
+        own.sort(key=lambda row: row[0].cost(size_bytes).time_s)
+        named += [own[0], own[-1]]
     return named
 
 
@@ -596,7 +598,7 @@ def _crossed(costs: Sequence[CollectiveCost]) -> list[Column[Key]]:
     sizes, counts = ({key[place] for key in keys} for place in (0, 1))
     columns: list[Column[Key]] = [Column(">size", lambda key: size_text(key[0]))] * (len(sizes) > 1)
     columns += [Column(">GPUs", lambda key: f"{key[1]}")] * (len(counts) > 1)
-    unit, factor = ("ms", 1e3) if min(cost.time_s for cost in costs) >= LONG_s else ("us", 1e6)
+    unit, factor = ("ms", 1e3) if min(cost.time_s or 0.0 for cost in costs) >= LONG_s else ("us", 1e6)
     for label, points in series.items():
         time = Column(f">{label} {unit}", partial(_time_at, points, factor))
         columns += [time, Column(">GB/s", partial(_busbw_at, points))]
@@ -607,11 +609,13 @@ LONG_s = 5e-4  # from which on all times of a table are told in ms
 
 
 def _time_at(costs: Mapping[Key, CollectiveCost], factor: float, key: Key) -> str:
-    return number(costs[key].time_s * factor)
+    time_s = costs[key].time_s
+    return "?" if time_s is None else number(time_s * factor)
 
 
 def _busbw_at(costs: Mapping[Key, CollectiveCost], key: Key) -> str:
-    return GBps(costs[key].busbw_Bps)
+    busbw_Bps = costs[key].busbw_Bps
+    return "?" if busbw_Bps is None else GBps(busbw_Bps)
 
 
 _PLACES = ("collective", "library", "transport", "system", ">GPUs")  # columns that the title of one plan has

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from math import ceil, log
+from math import ceil, exp, log
 from typing import TYPE_CHECKING, Literal, SupportsFloat, get_args
 
 import msgspec
@@ -45,6 +45,9 @@ SENDS = "sends"  # stands for the collectives that are messages; None: for those
 # What descriptions say of boxes whose GPUs are no peers, over what such boxes move: on eight GPUs published ones have
 # bus bandwidths of 0.8, 4.9 and 14.9 GB/s (`prediction.scenario`), where links of PCI Express 4.0 give 6.9.
 NO_PEERS_ERROR = log(6.9 / 0.8)
+# From end to end of an interval, beyond which a point says nothing. Of published figures, each machine left out, three
+# in four are within a factor of 1.5 of the point where the interval spans 4 to 8; of those that span more, 0 of 20.
+OPEN_SPAN = 8.0
 SOCKET_ERROR = log(10) / 2  # `rings.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 
 Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
@@ -77,6 +80,11 @@ class MeasuredError:
         return self.scope == "system"
 
     @property
+    def open(self) -> bool:
+        """Whether its interval is so wide that there are two ends and no point."""
+        return bool(self.points) and is_open(self.q90)
+
+    @property
     def text(self) -> str:
         """A sentence for results."""
         if not self.points:
@@ -85,6 +93,11 @@ class MeasuredError:
             return f"Error not known: {self.source}; 90% within {self.q90:.0%}."
         of = "each left out of the fit, of" if self.held_out else "mean of"
         return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90% within {self.q90:.1%}."
+
+
+def is_open(q90: float) -> bool:
+    """Whether an interval of this half-width spans too much for a point."""
+    return exp(2 * q90) > OPEN_SPAN
 
 
 @dataclass(frozen=True)
@@ -186,6 +199,7 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     within: int
     within_by_kind: float  # share, each kind counting alike
     within_half: float  # share that is off by less than a factor of 1.5
+    open: int  # figures that have two ends and no point
 
 
 class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -288,7 +288,7 @@ def _collective_marks(records: Sequence[BenchRecord], collective: str) -> list[L
 def described_collectives(costs: Sequence[CollectiveCost]) -> list[Figure]:
     """A collective as it is predicted, over size by number of GPUs, and over GPUs; systems by dash."""
     collective = costs[0].collective
-    marks = [_cost_mark(cost, costs) for cost in costs]
+    marks = [_cost_mark(cost, time_s, costs) for cost in costs if (time_s := cost.time_s)]
     caption = f"{_BY_LINKS[:-1]}, by number of GPUs; after Li et al. 2019, Fig. 10, 11 and 19 to 27."
     of, found = collective.capitalize(), []
     if len(_whole(marks, "size_bytes")) > 1:
@@ -301,7 +301,7 @@ def described_collectives(costs: Sequence[CollectiveCost]) -> list[Figure]:
     return found
 
 
-def _cost_mark(cost: CollectiveCost, costs: Sequence[CollectiveCost]) -> Line:
+def _cost_mark(cost: CollectiveCost, time_s: float, costs: Sequence[CollectiveCost]) -> Line:
     ways = {
         name: getattr(cost, name)
         for name in ("system", "library", "transport", "launch_mode")
@@ -309,8 +309,8 @@ def _cost_mark(cost: CollectiveCost, costs: Sequence[CollectiveCost]) -> Line:
     }
     gpus = len(cost.devices)
     kind = ", ".join(map(str, ways.values())) or cost.system
-    bus = cost.busbw_Bps / cost.algbw_Bps
-    return _mark(how_many(gpus, "GPU"), "predicted", gpus, cost.size_bytes, [cost.time_s], bus, of=kind)
+    bus = OPERATIONS[cost.collective].bus_factor(gpus)
+    return _mark(how_many(gpus, "GPU"), "predicted", gpus, cost.size_bytes, [time_s], bus, of=kind)
 
 
 def described_pairs(costs: Sequence[PairCosts]) -> list[Figure]:
