@@ -252,12 +252,21 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     lines = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
     assumed = (*lines, *_set_by_the_user(given))
     on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
+    if not {"gpus", "devices", "study"} & given.keys():
+        on_each = list(map(_that_fit, on_each))
     if settings.rate is not None:
         from resnetx.api.known_rates import refuse_beyond_peak
 
         for curve in on_each:
             refuse_beyond_peak(curve.workload, curve.deployment.system)
     return [replace(curve, assumed=assumed, note=said) for curve in on_each]
+
+
+def _that_fit(curve: Curve) -> Curve:
+    """Without the numbers of GPUs that its system does not have, which nobody asked for."""
+    has = len(curve.deployment.described.gpus)
+    fit = [placement for placement in curve.placements if max(placement[0]) < has]
+    return curve if curve.deployment.on_cpus or not fit else replace(curve, placements=fit)
 
 
 def curves(

@@ -361,7 +361,7 @@ def figures_of_groups(groups: Sequence[_Group], columns: Sequence[Column[F]], ro
     """
     shown = [group for group in groups if everything() or not group.holds]
     if len(shown) < len(groups):
-        say(f"--all lists all {len(rows)} {what}, each with its source.")
+        leave_out(f"all {len(rows):,} {what}")
     for group in shown:
         own = [row for row in rows if row.group == group.group]
         say()

@@ -132,9 +132,13 @@ def page() -> str:
     rows = training.validate()
     lines = [
         HEAD,
-        *_groups(training.summaries(rows)),
+        *_groups("asked", training.summaries(rows, "question")),
         "",
         _constants(),
+        "",
+        "## By kind",
+        "",
+        *_groups("published figures", training.summaries(rows)),
         "",
         "## Where scaling loses",
         "",
@@ -185,11 +189,11 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _groups(summaries: list[TrainingSummary]) -> list[str]:
+def _groups(what: str, summaries: list[TrainingSummary]) -> list[str]:
     cells = ([summary.about, *(column.cell(summary) for column in training.SUMMARIES)] for summary in summaries)
     errors = ["open", "mean", "linear", "five constants", "worst"]
     intervals = ["held", "half", "score", "linear's", "five constants'"]
-    return table(["published figures", "rows", *errors, *intervals], cells)
+    return table([what, "rows", *errors, *intervals], cells)
 
 
 def _constants() -> str:

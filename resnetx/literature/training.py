@@ -9,10 +9,12 @@ second time, with the plan of the all-reduce corrected by two measured points (a
 number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descriptions alone.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import log
+from typing import Literal
 
 import msgspec
 
@@ -30,7 +32,7 @@ from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series,
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
-from resnetx.prediction.scaling import group_text, scaling_errors
+from resnetx.prediction.scaling import ONE_NODE, group_text, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
 from resnetx.record.machine import how_many
 from resnetx.table import Column
@@ -66,6 +68,21 @@ _UNITS = {
     "tensor cores": "on tensor cores",
 }
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
+# What is asked, which several groups may ask in parts; in the order of the screen
+QUESTIONS = (
+    ONE_BATCH := "one batch on several GPUs",
+    EIGHTH := "one GPU, an eighth of a batch",
+    PEERS := "several GPUs of one node",
+    DECODED := "one node, JPEG files decoded",
+    UNEVEN := "one node, samples uneven",
+    NODES := "several nodes",
+    NOT_PEERS := "GPUs that are no peers",
+    ONE_PROCESS := "one process for all GPUs",
+    LANGUAGE := "transformers",
+    RATED := "a rate of several GPUs known",
+    UNRATED := "no rate known",
+    OF_PAPERS := "cases of papers",
+)
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
 
@@ -73,6 +90,7 @@ LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth c
 class TrainingRow:
     """One published figure and its prediction, both in `unit`; `error` is predicted / measured - 1."""
 
+    question: str  # of `QUESTIONS`
     group: str
     source: str
     system: str
@@ -149,9 +167,8 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">rows", lambda group: f"{group.rows}"),
     Column(">ends only", lambda group: f"{group.open or ''}", help="known between two ends, without an error."),
     Column(">mean", lambda group: _share(group.mean_error),
-           help="error of the predicted rates, each with its system (of several nodes its program, of one GPU its "
-           "publisher) left out of all fits."),
-    Column(">linear", lambda group: _share(group.linear_error), 6, "the mean error of GPUs x the rate of one."),
+           help="error of the predicted rates; of several nodes the program is left out, of one GPU the publisher."),
+    Column(">linear", lambda group: _share(group.linear_error), 6, "that of GPUs x the rate of one."),
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: _share(group.worst_error), 3),
@@ -186,12 +203,14 @@ def validate() -> tuple[TrainingRow, ...]:
     return tuple(rows)
 
 
-def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
-    """The groups of `rows`, in their order."""
-    groups = training().groups
+def summaries(rows: Sequence[TrainingRow], by: Literal["group", "question"] = "group") -> list[TrainingSummary]:
+    """The groups of `rows`, in their order, or the questions that these ask, in that of `QUESTIONS`."""
+    groups, members = training().groups, defaultdict[str, list[TrainingRow]](list)
+    for row in rows if by == "group" else sorted(rows, key=lambda row: QUESTIONS.index(row.question)):
+        members[getattr(row, by)].append(row)
     found = []
-    for name in dict.fromkeys(row.group for row in rows):
-        own, group = [row for row in rows if row.group == name], groups.get(name)
+    for name, own in members.items():
+        group = groups.get(name)
         errors = [abs(row.log_error) for row in own if row.log_error is not None]
         found.append(
             TrainingSummary(
@@ -216,6 +235,16 @@ def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     return found
 
 
+def off(rows: Sequence[TrainingRow]) -> str:
+    """How far off rates are that are predicted from one rate, in the mean, as a sentence without its end."""
+    rated = [row for row in rows if row.linear and row.predicted is not None and row.question != RATED]
+    (found,) = summaries([replace(row, group="") for row in rated])
+    return (
+        f"Given the rate of one GPU, training is predicted {_share(found.mean_error)} off in the mean, where in "
+        f"proportion to GPUs or batch it is {_share(found.linear_error)} off ({found.rows} published rates)"
+    )
+
+
 def _mean(values: Iterable[float | None]) -> float | None:
     """Of those that are known."""
     known = [value for value in values if value is not None]
@@ -233,8 +262,18 @@ def _scaling(case: ScalingCase, group: str | None = None) -> TrainingRow:
     """A rate of several GPUs, from the rate of one."""
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
     if group is not None:
-        return _row(case, group, given)
-    return replace(_row(case, f"{FROM_ONE}: {_launched(case)}{group_text(*case.kind)}", given), id=case.id)
+        return _row(case, RATED if group == NO_PEERS_SHOWN else NOT_PEERS, group, given)
+    group = f"{FROM_ONE}: {_launched(case)}{group_text(*case.kind)}"
+    return replace(_row(case, _question(case), group, given), id=case.id)
+
+
+def _question(case: ScalingCase) -> str:
+    if case.point.setting.one_process:
+        return ONE_PROCESS
+    _, nodes, feed = case.kind
+    if nodes != ONE_NODE:
+        return NODES
+    return {"loader": DECODED, "uneven": UNEVEN}.get(feed, PEERS)
 
 
 def _launched(case: ScalingCase) -> str:
@@ -246,13 +285,14 @@ def _by_smaller(case: ScalingCase) -> TrainingRow:
     (known,) = case.known
     rate = case.series.images_per_s[known]
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU, {rate:g} on {known}"
-    return _row(case, f"{_launched(case)}{case.nodes}, {BY_SMALLER}", given)
+    return _row(case, RATED, f"{_launched(case)}{case.nodes}, {BY_SMALLER}", given)
 
 
 def _from_nothing(case: ScalingCase) -> TrainingRow:
     """The same from descriptions alone."""
     unknown = case.without_rate()
-    return _row(unknown, f"its rate not known: {_launched(case)}{group_text(*case.kind)}", "nothing", rated=False)
+    group = f"its rate not known: {_launched(case)}{group_text(*case.kind)}"
+    return _row(unknown, UNRATED, group, "nothing", rated=False)
 
 
 def _calibrated(case: ScalingCase) -> TrainingRow:
@@ -265,10 +305,10 @@ def _calibrated(case: ScalingCase) -> TrainingRow:
     points = _two_points(planned.system.name, planned.library, case.gpus)
     deployment = replace(case.point.deployment, measured={case.gpus: points})
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU; all-reduce of {points.source}"
-    return _row(case.on(deployment), CALIBRATED, given)
+    return _row(case.on(deployment), OF_PAPERS, CALIBRATED, given)
 
 
-def _row(case: ScalingCase, group: str, given: str, rated: bool = True) -> TrainingRow:
+def _row(case: ScalingCase, question: str, group: str, given: str, rated: bool = True) -> TrainingRow:
     """`rated`: the rate of one GPU is given, from which the rivals start."""
     costs, images = scaling_errors().without.get(case.left_out) or scaling_errors().costs, case.point.batch_size
     ends = case.ends(costs)
@@ -276,6 +316,7 @@ def _row(case: ScalingCase, group: str, given: str, rated: bool = True) -> Train
     predicted = None if ends else images / fast.time_s
     linear, five = (rule(case) if rated else None for rule in (_rivals().linear, _rivals().five_constants))
     return TrainingRow(
+        question=question,
         group=group,
         source=case.source,
         system=case.series.system,
@@ -329,6 +370,7 @@ def _steps() -> Iterator[TrainingRow]:
         measured = pair.of.samples_per_s[pair.batch]
         predicted = pair.batch / step_s
         yield TrainingRow(
+            question=EIGHTH,
             group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}"
             + _CHOSEN * (pair.of.source == CHOSEN_ON),
             source=pair.of.text,
@@ -354,6 +396,7 @@ def _unfitted() -> Iterator[TrainingRow]:
     for row in unfitted_rates(roofline.fits().values()):
         predicted = row.batch_size / row.step.time_s
         yield TrainingRow(
+            question=UNRATED,
             group=UNFITTED,
             source=row.source,
             system=row.gpu,
@@ -378,6 +421,7 @@ def _strong() -> Iterator[TrainingRow]:
         iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
         predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
         yield TrainingRow(
+            question=ONE_BATCH,
             group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
             + _PARALLEL * (of.source != _NOT_CHOSEN_ON),
             source=of.text,
@@ -409,6 +453,7 @@ def _one_gpu() -> Iterator[TrainingRow]:
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
         predicted = rate.batch_size / step.time_s
         yield TrainingRow(
+            question=UNRATED,
             group=ONE_GPU,
             id=rate.id,
             source=entry.source,
@@ -440,6 +485,7 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
         tokens = rate.batch_size * of.seq
         yield TrainingRow(
+            question=UNRATED,
             group=f"{ONE_TRANSFORMER}: {_UNITS[roofline.computing_unit(gpu, of.precision)]}",
             source=of.source_text,
             system=of.system,
@@ -466,6 +512,7 @@ def _transformers() -> Iterator[TrainingRow]:
     for case in transformers.judged():
         fewest = case.of.fewest
         yield TrainingRow(
+            question=LANGUAGE,
             group=f"{TRANSFORMERS}: {case.kind}",
             source=case.source.text,
             system=case.of.system,
@@ -492,6 +539,7 @@ def layerwise(entry: LayerwiseTime) -> TrainingRow:
     sizes = [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in entry.table(image_size=224) if layer.parameters]
     predicted = sum(planned.cost(size_bytes).time_s for size_bytes in sizes)
     return TrainingRow(
+        question=OF_PAPERS,
         group=LAYERWISE,
         id=entry.id,
         source=entry.source,
@@ -514,6 +562,7 @@ def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
         for batch_size in entry.batch_sizes:
             predicted = 1 / _step_s(entry, library, batch_size)
             yield TrainingRow(
+                question=OF_PAPERS,
                 group=ITERATIONS,
                 source=entry.source,
                 system=entry.system,

@@ -52,9 +52,10 @@ S = TypeVar("S", bound=GroupSummary)
 class Validation(Records[R], Generic[R, S]):
     """Every published figure with its prediction, and how far off each group of them is."""
 
-    def __init__(self, verb: Verb, figures: Sequence[R], groups: Sequence[S]) -> None:
+    def __init__(self, verb: Verb, figures: Sequence[R], groups: Sequence[S], off: str) -> None:
+        """`off`: how far off the figures are, as a sentence without its end."""
         super().__init__(figures)
-        self.verb = verb
+        self.verb, self._off = verb, off
         self.groups = Records(groups)
 
     def answer(self) -> Answer:
@@ -68,18 +69,13 @@ class Validation(Records[R], Generic[R, S]):
 
     @property
     def conclusion(self) -> str:
-        """How many of them lie in what is stated for them."""
+        """How far off they are, and how many lie in what is stated for them."""
         record = self.record
-        points = sum(group.points for group in record.groups)
         held = sum(group.points * group.coverage for group in record.groups if group.coverage is not None)
         judged = sum(group.points for group in record.groups if group.coverage is not None)
         missed = sum(not group.holds for group in self.groups)
-        what = "rates of training" if self.verb == "predict" else "times of collectives"
-        within = f"{missed} of {len(self.groups)} groups are" if missed else f"none of {len(self.groups)} groups is"
-        return (
-            f"Of {points:,} published {what}, {held / judged:.0%} lie where 90% should; {within} off by more than is "
-            "stated."
-        )
+        misses = f"; {missed} of {len(self.groups)} groups are off by more than is stated" if missed else ""
+        return f"{self._off}; {held / judged:.0%} of {judged:,} published figures lie where 90% should{misses}."
 
     @property
     def record(self) -> ValidationRecord:
@@ -119,10 +115,10 @@ def validate(verb: str) -> "Validation[TrainingRow, TrainingSummary] | Validatio
         from resnetx.literature import training
 
         rates = training.validate()
-        return Validation("predict", rates, training.summaries(rates))
+        return Validation("predict", rates, training.summaries(rates), training.off(rates))
     if verb == "topology":
         from resnetx.literature import collectives
 
         times = collectives.validate()
-        return Validation("topology", times, collectives.summaries(times))
+        return Validation("topology", times, collectives.summaries(times), collectives.off())
     raise unknown_name("verb with published figures", verb, ("predict", "topology"), "validate")

@@ -390,7 +390,7 @@ PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "l
 # Settings, and what PyTorch's examples, torchrun, nccl-tests and timm call them (squeezed).
 SYNONYMS = {
     "batch_size": "bs globalbatchsize minibatch minibatchsize",
-    "precision": "dtype",
+    "precision": "dtype amp mixedprecision autocast",
     "model": "arch architecture net workload",
     "systems": "machine machines cluster hardware",
     "gpus": "numgpus ngpus gpucount worldsize ranks np",

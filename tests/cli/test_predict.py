@@ -469,9 +469,18 @@ def test_a_prediction_is_kept_where_out_says_and_nowhere_else(tmp_path, capsys, 
 
 
 def test_a_number_of_gpus_that_a_system_lacks_is_named_once(capsys):
-    assert main(["predict", "v100-ib", "nodes=1,2", "model=resnet50", "batch_size=128"]) == 0
+    assert main(["predict", "v100-ib", "nodes=1,2", "model=resnet50", "batch_size=128", "gpus=1,2,4,8"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "not predicted: on 8 GPUs: v100-ib has 4 GPUs;" in out
+
+
+def test_numbers_of_gpus_that_nobody_asked_for_are_those_that_a_system_has(capsys):
+    assert main(["predict", "v100-ib,gx8", "model=resnet50", "batch_size=128", "nodes=1", "--json"]) == 0
+    points = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(point["system"], point["gpus"]) for point in points] == [
+        *(("v100-ib", gpus) for gpus in (1, 2, 4)),
+        *(("gx8", gpus) for gpus in (1, 2, 4, 8)),
+    ]
 
 
 def test_many_curves_of_one_system_fit_and_those_that_the_answer_names_have_rows(capsys, monkeypatch):
@@ -506,9 +515,18 @@ def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsy
 
 
 @pytest.mark.slow
-def test_validation_holds(capsys):
+def test_validation_holds(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["predict", "--validate"]) == 0
-    assert "from the rate of one GPU" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Given the rate of one GPU, training is predicted ")
+    assert len(lines) <= 25
+    assert sum(line.startswith("several GPUs of one node ") for line in lines) == 1
+    assert main(["predict", "--validate", "--all"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    blocks = [at for at, line in enumerate(shown) if line.startswith("asked ")]
+    assert len(blocks) > 1  # in 80 columns, each with the names of the groups
+    assert {shown[at + 1] for at in blocks if "one GPU, from its rate at" not in shown[at + 1]} == set()
 
 
 # ---- mistakes
@@ -519,6 +537,7 @@ def test_validation_holds(capsys):
     [
         ([], "systems=[]: expected names or files of systems"),
         (["systems=gx9"], "did you mean gx8?"),
+        (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
         (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2"),

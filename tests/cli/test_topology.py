@@ -486,9 +486,9 @@ def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
 def test_the_model_stands_beside_what_was_published(run):
     status, out, _ = run("--validate")
     assert status == 0
-    assert "MISSED" not in out
-    assert "In all rows: verdict holds." in out
-    assert "within what the other kinds give for 90%" in " ".join(out.split())
+    assert out.startswith("On a kind of machine that was not fitted, collectives are predicted ")
+    assert "several nodes of AMD GPUs" in out
+    assert "Intervals for 90%, from the other kinds alone: " in " ".join(out.split())
     row = "dgx1-p100 nccl2 allreduce 5 1 GiB 5.57"
     assert row not in " ".join(out.split())
     status, out, _ = run("--validate", "--all")

@@ -341,12 +341,18 @@ def test_from_python_a_name_of_other_programs_is_refused_with_ours():
         (["report", "dgx1-v10"], "dgx1-v10: no such file, and no name that is known; did you mean dgx1-v100"),
         (["predict", "gx8", "alexnet", "256"], "256: a number of what? write batch_size=256 or gpus=256"),
         (["train", "nproc_per_node=2", "nodes=2"], "nproc_per_node: no such setting"),  # of each node; gpus= is of all
-        (["train", "amp=true"], "amp: no such setting; see `resnetx train --help`"),
+        (["train", "fp16=true"], "fp16: no such setting; see `resnetx train --help`"),
     ],
 )
 def test_a_word_of_another_verb_or_without_a_key_is_refused_with_the_line_to_type(capsys, words, sentence):
     assert main(words) == 2
     assert capsys.readouterr().err.startswith(f"resnetx: {sentence}")
+
+
+def test_mixed_precision_is_a_precision(capsys):
+    assert main(["train", "amp=true"]) == 2
+    said = "amp=true: taken as precision=true\nresnetx: precision=true: not one of the known values (fp32, "
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_help_has_defaults_without_brackets(capsys):

@@ -18,6 +18,8 @@ from resnetx.literature.scaling_check import cases, strong_cases
 from resnetx.literature.training import (
     BY_SMALLER,
     CALIBRATED,
+    PEERS,
+    QUESTIONS,
     SHARED,
     TRANSFORMERS,
     TrainingRow,
@@ -237,10 +239,21 @@ def test_published_points_are_times(rows):
 
 
 def test_a_group_holds_within_its_tolerance_or_without_one():
-    (whole,) = summaries([TrainingRow("g", "", "", None, "", 8, "images/s", "", 1.06, 1.0, 1 / 1.06 - 1, True)])
+    (whole,) = summaries([TrainingRow(PEERS, "g", "", "", None, "", 8, "images/s", "", 1.06, 1.0, 1 / 1.06 - 1, True)])
     assert whole.holds
     assert replace(whole, tolerance=0.06).holds
     assert not replace(whole, tolerance=0.05).holds
+
+
+def test_a_question_counts_what_its_groups_do(rows):
+    asked, groups = summaries(rows, "question"), summaries(rows)
+    assert [summary.group for summary in asked] == list(QUESTIONS)
+    assert sum(summary.rows for summary in asked) == sum(summary.rows for summary in groups) == len(rows)
+    (peers,) = [summary for summary in asked if summary.group == PEERS]
+    parts = [summary for summary in groups if any(row.group == summary.group and row.question == PEERS for row in rows)]
+    assert len(parts) == 2
+    total = sum(part.rows * part.mean_error for part in parts)
+    assert peers.mean_error == pytest.approx(total / peers.rows)
 
 
 def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):

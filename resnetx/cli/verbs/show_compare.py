@@ -327,7 +327,7 @@ def _cases(compared: SystemComparison) -> None:
         apart = max(case.apart for case in rest if not case.shown)
         words.append(f"{len(rest) - more} show no difference, 0 to {apart - 1:.0%} apart")
     if lacking := len(compared_cases(compared)) - len(cases):
-        words.append(f"in {lacking} a system lacks memory, or is known only between two ends")
+        words.append(f"in {lacking} a system has too few GPUs or too little memory, or is known only between two ends")
     if words:
         show.say(f"others: {'; '.join(words)}.")
 

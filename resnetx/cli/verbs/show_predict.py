@@ -349,15 +349,17 @@ DOMAINS: list[Column[Domain]] = [
 
 
 def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
-    """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
-    from resnetx.literature.training import SUMMARIES
+    """How far off published figures are, by what is asked, then those of groups that are missed; --all: each group."""
+    from resnetx.literature import training
 
-    show.listing([*SUMMARIES, _GROUP], summaries, "Errors of predictions of published training rates", every=True)
+    title = "Errors of published training rates, each with its system left out of the fit"
+    asked = summaries if show.everything() else training.summaries(rows, "question")
+    show.listing([_GROUP, *training.SUMMARIES], asked, title, every=True)
     show.figures_of_groups(summaries, _VALIDATION, rows, "figures beside what is predicted")
 
 
 _GROUP: "Column[TrainingSummary]" = Column(
-    "~group",
+    "~asked",
     lambda group: group.about + ("" if group.holds else f" (MISSED: at most {group.tolerance:.1%})"),
 )
 _VALIDATION: "list[Column[TrainingRow]]" = [

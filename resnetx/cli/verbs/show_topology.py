@@ -625,27 +625,28 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
 
     Then the measurements of groups of which too few are within what is stated; with --all those of every group.
     """
-    note = (
-        "Without the rows that are explained. calibrated: from measured points of other sizes; all else is from rates "
-        "of links and the library's source."
-    )
-    title = "How far off the model is of published measurements"
-    show.listing(_SUMMARIES, summaries, title, note, every=True)
-    show.say()
+    if show.everything():
+        note = "Without the rows that are explained. calibrated: from measured points of other sizes."
+        title = "How far off the model is of published measurements"
+        show.listing(_SUMMARIES, summaries, title, note, every=True)
+        show.say()
     _left_out(table())
     show.figures_of_groups(summaries, _VALIDATION, rows, "measurements beside what the model says")
 
 
 def _left_out(errors: "ErrorTable") -> None:
     """The mean error of each kind of machine, with all fitted and with itself left out, beside what is simpler."""
-    title = "Mean |ln(predicted / measured)| of each kind of machine, with it and without it in the fit"
-    show.listing(_KINDS_LEFT_OUT, errors.kinds, title, every=True)
+    title = "Mean |ln(predicted / measured)| of kinds of machine"
+    kinds = sorted(errors.kinds, key=lambda kind: -kind.points)
+    shown = kinds if show.everything() else kinds[: show.ROWS]
+    more = f"The other {len(kinds) - len(shown)} have {sum(kind.points for kind in kinds[show.ROWS :])} figures."
+    show.listing(_KINDS_LEFT_OUT, shown, title, more * (len(shown) < len(kinds)), every=True)
     everything = errors.bands[0]
-    for name, judged in everything.ways:
-        show.say(
-            f"{name}: {judged.within} of {everything.points} figures of rings and trees, {judged.within_by_kind:.0%} "
-            f"of each kind, within what the other kinds give for 90%: {judged.half_width:.0%} in the mean."
-        )
+    model, *rivals = (
+        f"{judged.half_width:.0%} wide with {judged.within_by_kind:.0%} of each kind inside ({name})"
+        for name, judged in everything.ways
+    )
+    show.say(f"Intervals for 90%, from the other kinds alone: {'; '.join([model, *rivals])}.")
 
 
 def _unit(row: "CollectiveRow") -> str:
@@ -672,9 +673,9 @@ _SUMMARIES: "list[Column[CollectiveSummary]]" = [
 _KINDS_LEFT_OUT: "list[Column[KindErrors]]" = [
     Column("~kind of machine", lambda kind: kind.name),
     Column(">figures", lambda kind: f"{kind.points}", 1),
-    Column(">fitted", lambda kind: _percent(kind.fitted)),
-    Column(">left out", lambda kind: _percent(kind.left_out)),
-    Column(">alpha-beta", lambda kind: _percent(kind.alpha_beta)),
+    Column(">fitted", lambda kind: _percent(kind.fitted), 2),
+    Column(">left out", lambda kind: _percent(kind.left_out), help="of the fit."),
+    Column(">alpha-beta", lambda kind: _percent(kind.alpha_beta), help="latency and bandwidth, fitted to the others."),
     Column(">power law", lambda kind: _percent(kind.power_law)),
 ]
 _VALIDATION: "list[Column[CollectiveRow]]" = [
