@@ -198,6 +198,8 @@ def _too_few(point: Point) -> str:
     has = f"{system.name} has {len(system.gpus)} GPUs"
     if point.devices != tuple(range(point.gpus)):
         return f"devices={','.join(map(str, point.devices))}: {has}, 0 to {len(system.gpus) - 1}"
+    if not any(component.kind == "nic" for component in system.components):
+        return f"gpus={point.gpus}: {has}, and no network card is described that would join several of it"
     nodes = -(-point.gpus * system.nodes // len(system.gpus))
     network = " network=edr100" if system.nodes == 1 else ""
     return f"gpus={point.gpus}: {has}; several of it: nodes={nodes}{network}"

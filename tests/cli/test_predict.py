@@ -590,7 +590,7 @@ def test_validation_holds(capsys, monkeypatch):
         (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
-        (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2"),
+        (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs, and no network card is described"),
         (["systems=gx8", "repeats=3"], "repeats: not a setting of `resnetx predict` (it belongs to sweep)"),
         (["systems=gx8", "baseline=0"], "baseline=0: expected at least 1"),
         (["systems=gx8", "library=[]"], "library=[]: expected generations"),

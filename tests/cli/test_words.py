@@ -215,7 +215,10 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
     [
         (["train", "--gpus"], "write gpus=VALUE"),
         (["--gpus", "2", "train"], "invalid|no such verb|gpus"),
-        (["predict", "systems=gx8", "gpus=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2 network=edr100"),
+        (
+            ["predict", "systems=gx8", "gpus=16"],
+            "gpus=16: gx8 has 8 GPUs, and no network card is described that would join",
+        ),
         (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
         (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
