@@ -345,8 +345,8 @@ def _statements(claims: Sequence[CheckedClaim]) -> PageTable:
 _OUTCOMES = {"hit": "agrees", "miss": "disagrees", "open": "undecided", "given": "was an input"}
 _OF_CLAIMS = (
     "Agrees: the whole predicted interval does. Undecided: a part of it. Was an input: of the described systems or the "
-    "settings, and so tests nothing. Counted above: a sentence once for each library, by all its rows; not what repeats "
-    "another one."
+    "settings, and so tests nothing. Counted above: a sentence once for each library, by all its rows; not what "
+    "repeats another one."
 )
 _YES_OR_NO = ("peers", "missing", "input_bound")  # quantities
 _CLAIMS: list[Column[CheckedClaim]] = [
