@@ -230,7 +230,7 @@ def named_elsewhere(verb: str, word: str) -> str:
 
 def is_name(word: str) -> bool:
     """Whether a word looks like a name, "8x3090", too, but no number or size, and nothing on disk is called so."""
-    return re.fullmatch(r"(?![\d_]+[a-z]{0,3}$)[A-Za-z\d][\w-]*", word, re.I) is not None and not _is_on_disk(word)
+    return re.fullmatch(r"(?![\d_]+[a-z]{0,3}\Z)[A-Za-z\d][\w-]*", word, re.I) is not None and not _is_on_disk(word)
 
 
 def is_system(word: str) -> bool:
