@@ -67,18 +67,18 @@ def nothing_is_left(folder: RunFolder):
 
 
 def watched(command, **options) -> tuple[int, str, str, set[str]]:
-    """Runs a command that makes one run: its status, what it printed, and the addresses that the run listened on."""
+    """Runs a command that makes one run, in a folder of its own: its status, what it printed, where the run listened."""
     addresses: set[str] = set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
         while child.poll() is None:
-            addresses |= listening([child.pid, *descendants(child.pid), *working_in(options["cwd"])])
-            time.sleep(0.1)  # they listen as long as the run lasts
+            addresses |= listening(working_in(options["cwd"]))
+            time.sleep(0.05)  # they listen as long as the run lasts: a moment, of which a crowded machine shows little
         out, err = child.communicate()
     return child.returncode, out, err, addresses
 
 
 def working_in(folder: Path) -> list[int]:
-    """The processes in a folder: of a preloaded Python no program descends from who asked for it."""
+    """The processes that work in a folder, as all of a run do; those of a preloaded Python descend from its server."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
