@@ -329,9 +329,8 @@ def _refuse_passed_over(given: Point) -> None:
                 f"{own[0]}={bare_word(given[own[0]])}: framework={bare_word(given['framework'])} has a strategy and an "
                 "overlap of its own, but for strategy=server; leave one of them out"
             )
-    for key in ("input.stage", "input.prefetch"):
-        if key in given:
-            raise ConfigError(f"{key}: is of a run; a prediction reads what is described, so leave it out")
+    if "input.stage" in given:
+        raise ConfigError("input.stage: is of a run; a prediction reads what is described, so leave it out")
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:

@@ -170,7 +170,8 @@ def waiting(point: Point, computed: Compute) -> float:
     costs = point.setting.costs or scaling_errors().costs
     if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(scaling_kind(point)):
         return 1 / _efficiency(point.gpus, costs.server)
-    return slowest_of(point.gpus, variation(point) if computed.jitter is None else computed.jitter)
+    told = point.setting.uneven and not computed.jitter  # of an import whose steps are not known one by one
+    return slowest_of(point.gpus, variation(point) if computed.jitter is None or told else computed.jitter)
 
 
 def variation(point: Point) -> float:
@@ -386,7 +387,7 @@ def _one_process(point: Point) -> Undecided | None:
     _, _, system = described.name.rpartition("x ")
     joined = system != described.name and described.nodes > 1
     usual = {"precision": "fp32", "framework": None, "gradients": None, "nodes": None}
-    asked = {"precision": point.workload.precision, "framework": point.setting.framework}
+    asked: dict[str, str | int | None] = {"precision": point.workload.precision, "framework": point.setting.framework}
     asked |= {"gradients": point.setting.gradients, "nodes": described.nodes if joined else None}
     same = "".join(f" {word}" for word in written({name: asked[name] for name in asked if asked[name] != usual[name]}))
     closing = f"resnetx predict {system}{_words(point)}{same} gpus={point.gpus} launch_mode=process-per-gpu"

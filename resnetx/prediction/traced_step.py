@@ -79,7 +79,7 @@ def of_trace(
         error=max(spread_of(batch.times) for batch in batches),
         gradient_copy_Bps=_median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=trace.sm_clock_Hz,
-        jitter=max((jitter for batch in batches if (jitter := jitter_of(batch.times)) is not None), default=None),
+        jitter=max(jitter_of(batch.times) for batch in batches),
         queue_error=max(_spread(batch.times.host_s) if batch.times.host_s else 0.0 for batch in batches),
     )
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
@@ -212,11 +212,11 @@ def _spread(values: Sequence[float]) -> float:
     return SPREAD * stdev(values) / fmean(values) if len(values) > 1 and any(values) else ONCE
 
 
-def jitter_of(times: LayerTimes) -> float | None:
-    """How much one step differs from the next, whatever both drift to; None where that was not measured."""
+def jitter_of(times: LayerTimes) -> float:
+    """How much one step differs from the next, whatever both drift to; 0 where it was not measured step by step."""
     steps = times.step_s or []
     if len(steps) < LEAST_STEPS or not any(steps):
-        return None
+        return 0.0
     return stdev(after - before for before, after in pairwise(steps)) / 2**0.5 / fmean(steps)
 
 

@@ -535,8 +535,8 @@ SECTIONS = (
             each=PREDICTED,
             unit="B", example="16GB", range=Range(1, 2**50, "1 PiB, in bytes"), tags="assumed"),
         Setting("memory_model", Literal["torch", "caffe"], "torch",
-            "which activations are kept for the backward pass: torch | caffe (as in Tallent et al. 2017; then Caffe's loop "
-            "on the host, too, unless framework= is set)",
+            "which activations are kept for the backward pass: torch | caffe (as in Tallent et al. 2017; then Caffe's "
+            "loop on the host, too, unless framework= is set)",
             verbs=PREDICTED, each=PREDICTED),
         Setting("clock", str | float | None, None,
             "GPU clock, in MHz; measuring: locked meanwhile; null: left as it is | doctor: one to test, or find",

@@ -81,7 +81,7 @@ def test_the_memory_of_an_import_is_not_known(profile, capsys) -> None:
         assert f"{word}: what the layers of the trace" in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_import_whose_steps_are_not_known_one_by_one_waits_as_others_do(profile, predict) -> None:
+def test_uneven_samples_make_ranks_wait_where_an_import_has_no_single_steps(profile, predict) -> None:
     trace = profile(trained(shapes=True))
     _, (_, eight) = predict(trace, *WORDS)
     _, (_, uneven) = predict(trace, *WORDS, "samples=uneven")

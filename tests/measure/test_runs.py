@@ -67,7 +67,7 @@ def nothing_is_left(folder: RunFolder):
 
 
 def watched(command, **options) -> tuple[int, str, str, set[str]]:
-    """Runs a command that makes one run, in a folder of its own: its status, what it printed, where the run listened."""
+    """Runs a command that makes one run, in its own folder: its status, what it printed, where the run listened."""
     addresses: set[str] = set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
         while child.poll() is None:
