@@ -67,12 +67,12 @@ def nothing_is_left(folder: RunFolder):
 
 
 def watched(command, **options) -> tuple[int, str, str, set[str]]:
-    """Runs a command that makes one run, in a folder of its own: its status, what it printed, where the run listened."""
+    """Runs a command that makes one run, in a folder of its own: status, what it printed, where the run listened."""
     addresses: set[str] = set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
         while child.poll() is None:
             addresses |= listening(working_in(options["cwd"]))
-            time.sleep(0.05)  # they listen as long as the run lasts: a moment, of which a crowded machine shows little
+            time.sleep(0.05)  # they listen as long as the run lasts, of which a crowded machine shows little
         out, err = child.communicate()
     return child.returncode, out, err, addresses
 
