@@ -1,6 +1,5 @@
 """What tests share: composed requests, run files, and records of runs that never ran."""
 
-import gc
 import os
 import signal
 import sys
@@ -34,17 +33,6 @@ def pytest_configure(config):
     """Tests with the mark `gpu` run on GPUs that tests/nullcuda plays where there are none."""
     if on_gpus(config) and not nullcuda.is_preloaded() and not hasattr(config, "workerinput"):
         _start_on_null_gpus(config)
-
-
-def pytest_collection_finish():
-    """What was imported and collected stays to the end: looking through it for garbage took a twentieth of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000)
-
-
-def pytest_unconfigure():
-    gc.unfreeze()  # libraries tell of what is left of them at the end
 
 
 def _start_on_null_gpus(config) -> None:

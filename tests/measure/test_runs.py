@@ -66,24 +66,15 @@ def nothing_is_left(folder: RunFolder):
     until(lambda: not ranks_of(folder.path), "the end of every process of the run")
 
 
-def watched(command, **options) -> tuple[int, str, str, set[str]]:
-    """Runs a command that makes one run, in its own folder: its status, what it printed, where the run listened."""
+def watched(command, results: Path, **options) -> tuple[int, str, str, set[str]]:
+    """Runs a command that makes one run: its status, what it printed, and the addresses that the run listened on."""
     addresses: set[str] = set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
         while child.poll() is None:
-            addresses |= listening(working_in(options["cwd"]))
-            time.sleep(0.05)  # they listen as long as the run lasts: a moment, of which a crowded machine shows little
+            addresses |= listening([child.pid, *descendants(child.pid)])
+            time.sleep(0.1)  # they listen as long as the run lasts
         out, err = child.communicate()
     return child.returncode, out, err, addresses
-
-
-def working_in(folder: Path) -> list[int]:
-    """The processes that work in a folder, as all of a run do; those of a preloaded Python descend from its server."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            found += [int(entry.name)] if (entry / "cwd").readlink() == folder else []
-    return found
 
 
 def descendants(pid: int) -> list[int]:
@@ -115,7 +106,7 @@ def two_ranks(tmp_path_factory):
         f"results={results}",
         "--json",
     ]
-    status, out, err, addresses = watched(command, cwd=started_in)
+    status, out, err, addresses = watched(command, results, cwd=started_in)
     assert not (started_in / "ran").exists()
     assert status == 0, out + err
     folder = RunFolder(next(results.rglob("record.json")).parent)
@@ -172,16 +163,14 @@ def test_the_threads_of_a_rank_are_the_requested_ones(two_ranks):
     assert not variables.keys() & executor.torchrun(2, []).variables.keys()  # how ranks are started changes no figure
 
 
-def beside(python: str) -> dict[str, str]:
-    """The variables of a shell that finds the torchrun of a Python."""
-    return {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
+BESIDE = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # this Python's torchrun
 
 
-def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record(two_ranks, tmp_path, preloaded_python):
+def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record(two_ranks, tmp_path):
     _, folder, _ = two_ranks
     before = folder.record.read_bytes()
     command = ["bash", "-c", one_node(record.read_task(folder.run, RunFile), folder).line]
-    status, out, err, addresses = watched(command, cwd=tmp_path, env=beside(preloaded_python))
+    status, out, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
     assert status == 0, err
     (repeated,) = tmp_path.rglob("record.json")
     assert record.read(repeated, RunRecord).request == record.read(folder.record, RunRecord).request
@@ -194,45 +183,32 @@ def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record
 def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
     """By the first rank, which then does its work: one rank is enough here, which trains without a process group."""
     command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "-m", "resnetx.train", *words(SHORT)]
-    status, _, err, addresses = watched(command, cwd=tmp_path, env=beside(sys.executable))
+    status, _, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
     assert status == 0, err
     assert foreign(addresses)
     assert "warning: this torchrun listens on all network interfaces" in err
     assert "this one does not: env PYTHONSAFEPATH=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
 
 
-KILLED = [
-    (0, signal.SIGKILL, "rank 0 was killed (SIGKILL)"),
-    (None, signal.SIGTERM, "torchrun was ended (SIGTERM)"),
-    (1, signal.SIGTERM, "rank 1: ended (SIGTERM) by process "),
-]
-
-
-def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path):
-    """A run after the other of one sweep."""
-    sizes = [8, 10, 12]
-    settings = {**ENDLESS, "gpus": 2, "batch_size": sizes, "repeats": 1, "twins": 0, "dirty": "true"}
-    command = [sys.executable, "-m", "resnetx", "sweep", *words(settings), f"results={tmp_path}"]
-    folders: list[Path] = []
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as sweep:
-        for victim, number, _ in KILLED:
-            begun = until(lambda: {path.parent for path in tmp_path.rglob("stderr.log")}.difference(folders), "a run")
-            folders.extend(begun)
-            kill(RunFolder(folders[-1]), victim, number)
-        _, err = sweep.communicate(timeout=PATIENCE_S)
-    assert sweep.returncode == 1, err
-    for folder, (_, _, told) in zip(folders, KILLED, strict=True):
-        found = record.read(folder / "record.json", RunRecord)
-        assert found.outcome == "failed"
-        assert found.reason.startswith(told)
-        assert found.reason in err
-        assert found.workload.workload == "ResNet/2 width 16"
-
-
-def kill(folder: RunFolder, victim: int | None, number: int) -> None:
-    """Sends torchrun or a rank a signal once all are ready; waits for the end of all."""
+@pytest.mark.parametrize(
+    ("victim", "number", "told"),
+    [
+        (0, signal.SIGKILL, "rank 0 was killed (SIGKILL)"),
+        (None, signal.SIGTERM, "torchrun was ended (SIGTERM)"),
+        (1, signal.SIGTERM, "rank 1: ended (SIGTERM) by process "),
+    ],
+)
+def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path, victim, number, told):
+    child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
     until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
     os.kill(ranks_of(folder.path)[victim], number)
+    _, err = child.communicate(timeout=PATIENCE_S)
+    found = record.read(folder.record, RunRecord)
+    assert child.returncode == 1
+    assert found.outcome == "failed"
+    assert found.reason.startswith(told)
+    assert found.reason in err
+    assert found.workload.workload == "ResNet/2 width 16"
     nothing_is_left(folder)
 
 
@@ -384,8 +360,8 @@ def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, numbe
 
 def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of, preloaded):
     folder = RunFolder(tmp_path / "run")
-    ended = launcher.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=1), folder)
-    assert (ended.outcome, ended.reason) == ("timeout", "not finished after timeout=1 seconds")
+    ended = launcher.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=3), folder)
+    assert (ended.outcome, ended.reason) == ("timeout", "not finished after timeout=3 seconds")
     assert record.read(folder.record, RunRecord) == ended
     nothing_is_left(folder)
 
