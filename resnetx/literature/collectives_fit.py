@@ -57,6 +57,7 @@ from resnetx.interconnect.collectives.sends import NcclSends
 from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.literature import rivals
 from resnetx.operations import OPERATIONS
+from resnetx.units import size
 
 # Least and most of each figure, and the size of a step that makes a difference.
 _TIMES_s = (0.0, 300e-6, 10e-6)
@@ -380,7 +381,7 @@ def fit(points: Iterable[PublishedTime]) -> Fitted:
     """The figures with the least errors of the points inside one host."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    inside = _told([point for point in points if _on_one_host(point)])
+    inside = _told([point for point in points if _on_one_host(point) and _is_fitted(point)])
     start, errors_of = _vector(UNFITTED), _remembered(inside)
 
     def misses(vector: Floats) -> Floats:
@@ -389,6 +390,11 @@ def fit(points: Iterable[PublishedTime]) -> Fitted:
 
     found = least_squares(misses, start, bounds=(_LEAST / _STEP, _MOST / _STEP), loss="soft_l1", f_scale=_ROBUST)
     return Fitted(*(float(f"{value:.{_DIGITS}g}") for value in found.x * _STEP))
+
+
+def _is_fitted(point: PublishedTime) -> bool:
+    least = point.entry.fitted_from
+    return least is None or point.size_bytes >= size(least)
 
 
 def _remembered(points: Sequence[PublishedTime]) -> Callable[[Fitted], Floats]:

@@ -818,7 +818,7 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     found = json.loads(out)
     assert status == 0
     assert [(point["verdict"], round(point["expected_s"] * 1e6)) for point in found["points"]] == [
-        ("as expected", 3978), ("not judged", 31318),
+        ("as expected", 3972), ("not judged", 31269),
     ]  # fmt: skip
     assert (
         "allreduce takes up to 8.88 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]

@@ -57,6 +57,7 @@ class PublishedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     time_us: dict[str | int, float] | None = None
     ratio: dict[str | int, float] | None = None
     explained: dict[str | int, str] = {}
+    fitted_from: str | None = None  # smaller sizes say how slowly this host starts GPUs: they are judged, not fitted
     nothing_sent: bool = False  # the array has less than an element for each GPU: what a call costs, not a transfer
 
     @property
@@ -185,6 +186,7 @@ def published_points(system: str, library: str, collective: str, gpus: int) -> l
 # model was fitted to figures of that size band on other machines, too.
 
 FEWEST_PUBLISHED_SIZES = 6
+STARTED = 4.0  # times the shortest time that one process takes: from here on, who starts GPUs matters little
 BEYOND = 2.0  # a ladder holds for sizes up to this factor below its smallest; above its largest, for all
 
 
@@ -201,16 +203,30 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
         return None
     _, _, node = plan.system.name.rpartition("x ")
     published = _on_one_node(node, plan.library, plan.collective, len(plan.devices))
-    points = [time for time in sorted(published, key=lambda time: time.size_bytes) if _started_alike(plan, time)]
+    least_s = {
+        time.entry.source: min(other.time_s for other in published if other.entry is time.entry) for time in published
+    }
+    points = [
+        time
+        for time in sorted(published, key=lambda time: time.size_bytes)
+        if _started_alike(plan, time, least_s[time.entry.source])
+    ]
     if len({point.size_bytes for point in points}) < FEWEST_PUBLISHED_SIZES:
         return None
     return by_published(plan, points)
 
 
-def _started_alike(plan: CollectivePlan, point: PublishedTime) -> bool:
-    """Whether a time is of GPUs that are started as the plan's are, or so long that it hardly matters."""
-    by_one = plan.launched_by("one-process").fastest(point.size_bytes)
-    return point.entry.told_mode == plan.launch_mode or not by_one.launch_decides(point.size_bytes)
+def _started_alike(plan: CollectivePlan, point: PublishedTime, least_s: float) -> bool:
+    """Whether a time is of GPUs that are started as the plan's are, or so long that it hardly matters.
+
+    `least_s`: the shortest time of its series. One process may start GPUs twice as slowly as the model has it.
+    """
+    mode = point.entry.told_mode
+    if mode == plan.launch_mode:
+        return True
+    if mode == "one-process" and point.time_s < STARTED * least_s:
+        return False
+    return not plan.launched_by("one-process").fastest(point.size_bytes).launch_decides(point.size_bytes)
 
 
 def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calibration:
