@@ -81,8 +81,8 @@ class MeasuredError:
 
     @property
     def open(self) -> bool:
-        """Whether its interval is so wide that there are two ends and no point."""
-        return bool(self.points) and is_open(self.q90)
+        """Whether its interval is so wide that there are two ends and no point; of what calibrates it has one."""
+        return bool(self.points) and not self.held_out and is_open(self.q90)
 
     @property
     def text(self) -> str:
