@@ -386,7 +386,7 @@ def _one_process(point: Point) -> Undecided | None:
     described = point.deployment.described
     _, _, system = described.name.rpartition("x ")
     joined = system != described.name and described.nodes > 1
-    usual = {"precision": "fp32", "framework": None, "gradients": None, "nodes": None}
+    usual = {"precision": "fp32", "framework": None, "gradients": "fp32", "nodes": None}
     asked: dict[str, str | int | None] = {"precision": point.workload.precision, "framework": point.setting.framework}
     asked |= {"gradients": point.setting.gradients, "nodes": described.nodes if joined else None}
     same = "".join(f" {word}" for word in written({name: asked[name] for name in asked if asked[name] != usual[name]}))
