@@ -85,7 +85,9 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
 def test_systems_of_a_grid_compete_each_with_its_own_library(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(predict, "GRID_POINTS", 1)
-    made = resnetx.predict(systems=["dgx1-v100", "dgx-h100"], model="alexnet", batch_size=4096, gpus=[4, 8], out=tmp_path)
+    made = resnetx.predict(
+        systems=["dgx1-v100", "dgx-h100"], model="alexnet", batch_size=4096, gpus=[4, 8], out=tmp_path
+    )
     assert made.fastest_in == {"dgx-h100": 2}
     assert "dgx-h100 is the fastest in 2 of 2 cases" in made.conclusion
 
