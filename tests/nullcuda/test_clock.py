@@ -54,7 +54,7 @@ def test_a_run_whose_gpus_do_not_hold_the_clock_says_so(clocks, monkeypatch):
 
 
 def test_a_run_that_fails_leaves_no_clock_locked(clocks, monkeypatch):
-    monkeypatch.setenv("NULLCUDA_FAULT", "crash:0:50")
+    monkeypatch.setenv("NULLCUDA_FAULT", "crash:0:4")
     ended = resnetx.train(**SHORT, clock=1500)
     assert (ended.outcome, ended.clock) == ("failed", None)
     assert clocks() == [(0, 1500), (0, 0)]
