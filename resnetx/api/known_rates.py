@@ -225,6 +225,7 @@ class KnownScaling:
     where: str
     stated: Mapping[int, float] | None = None  # images/s by GPUs
     runs: tuple[RunSummary, ...] = ()
+    error: float | None = None  # as the user states it
     runs_of_input: bool = False  # whether the same file also knows how fast a loader decodes
     exchange_s: tuple[tuple[Request, float], ...] = ()  # what messages cost of steps, by runs without exchange
 
@@ -248,7 +249,9 @@ class KnownScaling:
         costs = [cost for cost in costs if cost[0].input.kind == input] or costs
         counts = sorted({request.gpus for request, _ in costs})
         cost_s = tuple((gpus, max(cost for request, cost in costs if request.gpus == gpus)) for gpus in counts)
-        return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
+        apart = [_spread([run for run in alike if run.request.gpus == gpus]) for gpus in rates if alike]
+        error = max(apart, default=RATE_ERROR) if self.error is None else self.error
+        return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s, error) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:
         """Refuses what rates cannot be of: another GPU, or more than are described; stated ones are of one curve."""
