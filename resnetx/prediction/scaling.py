@@ -384,8 +384,8 @@ def _one_process(point: Point) -> Undecided | None:
         launching_s += HALF_s
     slow = replace(point.workload, strategy=After())
     described = point.deployment.described
-    _, _, system = described.name.rpartition("x ")
-    joined = system != described.name and described.nodes > 1
+    system = described.node_name
+    joined = described.nodes > 1
     usual = {"precision": "fp32", "framework": None, "gradients": "fp32", "nodes": None}
     asked: dict[str, str | int | None] = {"precision": point.workload.precision, "framework": point.setting.framework}
     asked |= {"gradients": point.setting.gradients, "nodes": described.nodes if joined else None}

@@ -280,6 +280,10 @@ def test_a_price_of_a_node_counts_for_each_of_several(predict, capsys):
     words = ["systems=v100-ib", "model=resnet50", "batch_size=256", "gpus=16"]
     assert main(["predict", *words, "price=v100-ib:10"]) == 0
     assert "(40 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words[:-1], "gpus=8", "price=v100-ib:10"]) == 0  # which are on two of its four nodes
+    assert "(20 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words[:-1], "gpus=8", "price={4x v100-ib: 33}"]) == 0  # of all of it
+    assert "(33 an hour)" in " ".join(capsys.readouterr().out.split())
     assert main(["predict", *words, "price=gx8:10"]) == 2
     assert "give price=v100-ib:PRICE for an hour of each node" in " ".join(capsys.readouterr().err.split())
 
