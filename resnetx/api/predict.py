@@ -1,6 +1,6 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -272,7 +272,32 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
 
         for curve in on_each:
             refuse_beyond_peak(curve.workload, curve.deployment.system)
-    return [replace(curve, assumed=assumed, note=said) for curve in on_each]
+    typed = _typed(given)
+    return [
+        replace(
+            curve, assumed=assumed, note=said, setting=replace(curve.setting, typed=typed(curve.deployment.described))
+        )
+        for curve in on_each
+    ]
+
+
+# Settings that a point has by itself, or that change nothing of it.
+_OF_POINTS = {
+    *("systems", "gpus", "launch_mode", "study", "model", "batch_size", "scaling", "image_size"),
+    *("out", "results", "price", "deadline", "job_images", "sensitivity", "timeline"),
+}
+
+
+def _typed(given: Point) -> Callable[[System], tuple[tuple[str, str], ...]]:
+    """By system, the settings of one value as they were typed, with the name or file of the system."""
+    one = (
+        (key, value)
+        for key, value in given.items()
+        if group_of(key) not in _OF_POINTS and (not isinstance(value, list) or key in ("calibration", "devices"))
+    )
+    words = tuple((key, word) for key, value in one for word in written({key: value}))
+    files = {Path(name).stem if name.endswith((".yaml", ".yml")) else name: name for name in named_systems(given)}
+    return lambda system: (("systems", files.get(system.node_name, system.node_name)), *words)
 
 
 def _that_fit(curve: Curve) -> Curve:
