@@ -237,7 +237,8 @@ def without_speedup(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
-    faster = lead(_margin(enough, point)) == "ahead"
+    slower = (enough.images_per_s or 0) < (point.images_per_s or 0)
+    faster = not slower and lead(_margin(enough, point)) == "ahead"
     does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
     if not faster and (enough.images_per_s or 0) < (point.images_per_s or 0) * (1 - AS_GOOD):
         return f"More than {fewer} add{'s' * one} little: use {enough.gpus}."
@@ -646,18 +647,33 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     give_rate = ": give rate="
     if point.compute_source == "stated" and compute > CLOSE:  # this GPU's, at another batch
         give_rate = f": give rate= at {math.ceil(point.batch_size / point.gpus)}, too"
+    elif point.compute_source == "rescaled":  # beside a trace no rate is taken
+        give_rate = ": trace this GPU"
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
-    messages = "messages" if point.gpus > 1 else "input"
+    beside, remedy = _beside(point)
     of_scaling = "the known rate" if _is_given(point) else "what scaling costs"
-    give_bench = ": give calibration=" if point.gpus > 1 and point.strategy != "server" else ""
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"{of_scaling} ({math.expm1(scaling):.0%})"),
-        (rest, f"{messages} ({math.expm1(rest):.0%}{give_bench})"),
+        (rest, f"{beside} ({math.expm1(rest):.0%}{remedy})"),
     ]
     most = max(doubts)
     return most if most[0] > 0 else None
+
+
+def _beside(point: PredictedPoint) -> tuple[str, str]:
+    """Of a point that is doubted for neither computing nor what scaling costs: for what, and what would tell.
+
+    Measured all-reduces say nothing of copies to a parameter server, and the lab takes none.
+    """
+    in_lab = point.request is not None and point.request.lab is not None
+    bench = "" if point.strategy == "server" or in_lab else ": give calibration="
+    remedies = {"communication": ("messages", bench), "input": ("input", ""), "host": ("what its host does", "")}
+    if point.gpus == 1:
+        return remedies["host" if point.limited_by == "host" else "input"]
+    spans = {part.name: part.interval[1] - part.interval[0] for part in point.parts if part.name in remedies}
+    return remedies[max(spans, key=lambda name: spans[name], default="communication")]
 
 
 def compute_source(made: Prediction) -> str:

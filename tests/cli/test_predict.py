@@ -98,6 +98,11 @@ def test_fewer_are_faster_where_the_speedup_of_the_answer_lies_below_one(predict
     assert eight["speedup_interval"][1] < 1
     assert main(["predict", "dgx-h100", "model=mlpx", "precision=bf16", "gpus=1,8"]) == 0
     assert "One GPU is faster: use 1." in " ".join(capsys.readouterr().out.split())
+    slow = ["lab.system=dgx1-p100", "replay=p100-sxm2-16gb", "model=alexnet", "batch_size=256", "strategy=zero1"]
+    _, (_, eight) = predict(*slow, "gpus=1,8")
+    assert eight["speedup_interval"][0] > 1
+    assert main(["predict", *slow, "gpus=1,8"]) == 0
+    assert "More than one rank adds little: use 1." in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_system_that_is_named_twice_is_predicted_once(predict):

@@ -19,6 +19,7 @@ from resnetx.reporting.predicted_answer import compute_source, predicted_curves,
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # ResNet/1, batch 16, two CPU ranks
 VARIATION = scaling_errors().costs.variation  # ranks wait for the slowest
 RESNET50 = ["systems=dgx1-p100", "model=torchvision", "model.name=resnet50", "scaling=weak", "strategy=after"]
+H100_TRACE = QUICKSTART.parents[1] / "h100" / "trace"  # ResNet-50 in bf16
 ON_CPUS = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=[1,2]"]
 
 
@@ -359,3 +360,37 @@ def test_rows_that_were_modelled_after_they_were_measured_say_so():
     rows = {domain.what.partition(" ")[0]: domain.what for domain in domains(in_lab=True)}
     assert "after these were measured (before, a mean of 8.5% and a worst of 17.4%)" in rows["ZeRO-1"]
     assert "after these were measured (before, a mean of 0.7% and a worst of 2.3%)" in rows["batches"]
+
+
+def doubted(words, capsys):
+    capsys.readouterr()
+    assert main(["predict", *words]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    return shown.partition("doubt: ")[2].partition(")")[0] + ")"
+
+
+@pytest.mark.parametrize(
+    ("words", "doubt", "calibrates"),
+    [
+        (["gx8", "model=alexnet", "batch_size=256", "gpus=8", "rate=32:2000,256:2400"], "messages (", True),
+        (["dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8", "rate=32:2000", "strategy=server"], "messages (",
+         False),
+        (["model=alexnet", "lab.system=dgx1-p100", "replay=p100-sxm2-16gb", "batch_size=256", "gpus=8"], "messages (",
+         False),
+        (["gx8", "model=alexnet", "batch_size=1024", "gpus=8", "rate=128:2500", "input=torchvision"], "input (", None),
+    ],
+)  # fmt: skip
+def test_no_advice_names_what_is_refused(words, doubt, calibrates, capsys, tmp_path):
+    bench = tmp_path / "bench.yaml"
+    bench.write_text("source: mine\ngpus: 8\npoints: [{size: 1e6, time_us: 200}, {size: 1e8, time_us: 9000}]\n")
+    said = doubted(words, capsys)
+    assert said.startswith(doubt)
+    assert ("give calibration=" in said) == bool(calibrates)
+    if calibrates is not None:
+        assert (main(["predict", *words, f"calibration={bench}"]) == 0) == calibrates
+
+
+def test_beside_a_trace_of_another_gpu_no_rate_is_asked_for(capsys):
+    assert "one GPU's step" in (said := doubted([str(H100_TRACE), "systems=dgx-a100", "gpus=1"], capsys))
+    assert said.endswith(": trace this GPU)")
+    assert main(["predict", str(H100_TRACE), "systems=dgx-a100", "gpus=1", "rate=2000"]) == 2
