@@ -586,15 +586,17 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
             for domain in made.domains
             if domain.what.startswith(AN_EIGHTH) and domain.what.endswith(read)
         ]
+    compared: dict[str, list[str]] = {}  # by what was given
     for domain in domains:
         kind = f" ({domain.what.partition(': ')[2]})" if len(kinds) > 1 else ""
         if smaller:
             sentences.append(f"{domain.points} of several GPUs{kind} {domain.mean_error:.1%}")
         else:
-            one = "" if given or domain.what.startswith("two gloo") else ", given one GPU's"
-            one = ", given that of the fewest GPUs" if "of the fewest" in domain.what else one
+            of = "" if given or domain.what.startswith("two gloo") else ", given one GPU's"
+            of = ", given that of the fewest GPUs" if "of the fewest" in domain.what else of
             rates = f"rates{kind}" if kind else "such rates"
-            sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
+            compared.setdefault(of, []).append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}")
+    sentences += [", ".join(told) + of for of, told in compared.items()]
     never = sorted(kinds - {domain.what.partition(": ")[2] for domain in domains})
     if never:
         what = f"no scaling by {' or '.join(never)}" if domains else "no such scaling"

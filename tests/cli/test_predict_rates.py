@@ -288,6 +288,13 @@ def test_only_buckets_of_networks_for_images_are_compared_with_72_rates(strategy
     assert not any("such rates" in sentence for sentence in sentences)
 
 
+def test_what_such_predictions_were_given_is_said_once():
+    point = {"systems": "dgx1-v100", "model": "alexnet", "batch_size": 256, "gpus": 8}
+    (told,) = [said for said in sure_of(**point, strategy=["bucket", "server"])[1] if "were predicted" in said]
+    assert told.count("were predicted") == 2
+    assert told.count("given one GPU's") == 1 and told.endswith(", given one GPU's")
+
+
 def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(capsys, monkeypatch):
     """What one more run on one GPU would tell stands where it is doubted most, and leaves room for what helps."""
     monkeypatch.setenv("COLUMNS", "80")
