@@ -21,7 +21,7 @@ from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side_of
 from resnetx.reporting.study_results import settings_label, varying_settings
-from resnetx.reporting.worth import AS_GOOD, enough
+from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval, two_ends
 
@@ -486,6 +486,15 @@ def rate_ends(point: PredictedPoint) -> tuple[str, str, str]:
     step_s = point.batch_size / point.images_per_s
     low_s, high_s = point.interval_s or (step_s, step_s)
     return to_interval(point.images_per_s, point.batch_size / high_s, point.batch_size / low_s)
+
+
+def with_graph(point: PredictedPoint) -> str:
+    """What graph=true would do on as many GPUs, where that is predicted to help."""
+    if not point.with_graph_s or not point.iteration_s or point.iteration_s < LEAST_GAIN * point.with_graph_s[0]:
+        return ""
+    rate, slow, fast = (point.batch_size / time_s for time_s in (point.with_graph_s[0], *point.with_graph_s[:0:-1]))
+    told, low, high = to_interval(rate, slow, fast)
+    return f"with graph=true {told} {rate_unit([point])} ({low} to {high})"
 
 
 def speedup_text(point: PredictedPoint) -> str:

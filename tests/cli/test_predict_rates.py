@@ -401,3 +401,36 @@ def test_beside_a_trace_of_another_gpu_no_rate_is_asked_for(capsys):
     assert "one GPU's step" in (said := doubted([str(H100_TRACE), "systems=dgx-a100", "gpus=1"], capsys))
     assert said.endswith(": trace this GPU)")
     assert main(["predict", str(H100_TRACE), "systems=dgx-a100", "gpus=1", "rate=2000"]) == 2
+
+
+H100_RATES = QUICKSTART.parents[1] / "h100" / "one-gpu"
+ON_H100 = ["dgx-h100", "model=resnet50", "precision=bf16", "batch_size=256", "gpus=1,8"]
+
+
+def test_runs_of_the_same_workload_that_were_trained_otherwise_are_refused_by_what_differs(capsys):
+    for word, was in (("graph=true", "graph=false"), ("optimizer=adamw", "optimizer=sgd")):
+        assert main(["predict", *ON_H100, f"rate={H100_RATES}", word]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"its runs of resnet50, 224 pixels, bf16 on one GPU have {was}, and {word} is predicted" in said
+
+
+@pytest.mark.parametrize("rate", ["rate=256:3988", None])
+def test_what_a_graph_is_worth_is_what_is_predicted_of_it(rate, predict, capsys):
+    words = [*ON_H100, *filter(None, [rate])]
+    _, (_, eight) = predict(*words)
+    _, (_, graphed) = predict(*words, "graph=true")
+    assert eight["with_graph_s"] == pytest.approx([graphed["iteration_s"], *graphed["interval_s"]])
+    assert graphed["with_graph_s"] == []
+    assert main(["predict", *words, "graph=true"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("   8 "))
+    told, low, _, high = row.split()[1:5]
+    assert main(["predict", *words]) == 0
+    assert f"with graph=true {told} images/s ({low} to {high})" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", [["strategy=server"], ["strategy=fsdp"], ["optimizer=adamw"], ["accumulate=2"]])
+def test_a_graph_that_is_refused_is_worth_nothing(words, predict, capsys):
+    _, (_, eight) = predict(*ON_H100, *words)
+    assert {part["name"]: part["share"] for part in eight["parts"]}["launching"] > 0.1
+    assert eight["with_graph_s"] == []
+    assert main(["predict", *ON_H100, *words, "graph=true"]) == 2
