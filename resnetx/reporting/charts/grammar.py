@@ -465,7 +465,9 @@ def _name(record: Mapping[str, Cell], axis: Axis) -> str:
 
 
 def _parts(name: Cell, size: _Size) -> list[str]:
-    """The lines of a name: broken at commas where it would take more than its share of the width."""
+    """The lines of a name: its own, or broken at commas where it would take more than its share of the width."""
+    if "\n" in str(name):
+        return str(name).split("\n")
     lines: list[str] = []
     for word in str(name).split(", "):
         longer = f"{lines[-1]}, {word}" if lines else ""
