@@ -38,6 +38,7 @@ from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
+from resnetx.reporting.study_points import scaling_columns, with_ratios
 from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
 from resnetx.units import GBps, in_ms, number, size_text
 
@@ -74,7 +75,7 @@ def part_of(found: Any, where: str = "") -> Part:
     for kind, made in _PARTS.items():
         if isinstance(found, kind):
             part: Part = made(found)
-            return Part(**{**vars(part), "notes": [*part.notes, *[f"Record: {where}"] * bool(where)]})
+            return Part(**{**vars(part), "where": where})
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 
@@ -82,7 +83,12 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
     """A study beside other results; `page` has all of it."""
     answer = study.answer()
     about = [study.results.study.about] * bool(study.results.study.about)
-    tables = [PageTable(f"{study.name}-points", "How far it scales", answer.table or study.table(), study.table())]
+    points = [point for point in study.points if point.result.outcome != "missing"] or study.points
+    shown = as_shown(scaling_columns(points), points)
+    what = "How far it scales" if with_ratios(points) else "Case by case"
+    not_run = len(study.points) - len(points)
+    note = f"Not run yet, and not shown: {not_run} of {len(study.points)} cases." * bool(not_run)
+    tables = [PageTable(f"{study.name}-points", what, shown, study.table(), note)]
     stands_for = sorted({point.request.lab.system for point in study.results.points if point.request.lab})
     as_one = f", in the lab as {stands_for[0]}" if len(stands_for) == 1 else ""
     title = f"{study.name} on {study.results.study.node}{as_one}"
@@ -94,11 +100,16 @@ def _run(record: RunRecord) -> Part:
 
     cells = Table(["what", "value"], [[name, value] for name, value in row(record).items() if value is not None])
     alerts = _alerts(record.warnings)
-    title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
+    request = record.request
+    inside = ", profiled" * (request.measure == "phases")
+    title = (
+        f"Run of {request.model.label}, batch {request.batch_size}, {request.precision}, {request.input.kind}{inside}"
+    )
     tables = [PageTable("run", "Its settings and results", cells)]
     undrawn = "no window was measured" if record.outcome != "ok" else "of a single window"
+    notes = [f"Measured on {_when(record.started_at)}."]
     return Part(
-        title, verify_answer(record), alerts=alerts, figures=run_figures(record), tables=tables, undrawn=undrawn
+        title, verify_answer(record), notes, alerts, figures=run_figures(record), tables=tables, undrawn=undrawn
     )
 
 
@@ -165,9 +176,10 @@ def _alerts(warnings: Sequence[Warning]) -> list[str]:
 def _bench_words(record: BenchRecord) -> str:
     ranks = how_many(record.world_size, record.unit) if record.world_size else "ranks unknown"
     when = f", {_when(record.started_at)}" if record.started_at else ""
-    counts = f"{len(record.points)} points of collectives, {len(record.cells)} cells of copies"
-    reason = f": {record.reason}" * bool(record.reason)
-    return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {counts}; {record.outcome}{reason}"
+    several = {"point(s) of collectives": len(record.points), "cell(s) of copies": len(record.cells)}
+    counts = ", ".join(f"{count} {what.replace('(s)', 's' * (count > 1))}" for what, count in several.items() if count)
+    ended = f"{record.outcome}{f': {record.reason}' * bool(record.reason)}" * (record.outcome != "ok")
+    return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {'; '.join(filter(None, [counts, ended]))}"
 
 
 def _when(moment: str) -> str:
