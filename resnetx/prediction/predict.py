@@ -139,7 +139,8 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     """The setting with what the known rates of several GPUs say of the machine as it is described."""
     if workload.scaled is None:
         return setting
-    plain, on = replace(setting, residual=None, straggler=1.0), deployment.as_described
+    # `beyond_s` is of the point's own GPUs: a known rate of others has what it takes there
+    plain, on = replace(setting, residual=None, straggler=1.0, beyond_s=0.0), deployment.as_described
     if workload.scaled.synthetic and workload.request is not None:
         workload = replace(workload, request=msgspec.structs.replace(workload.request, input=SyntheticInput()))
     scaled = workload.scaled

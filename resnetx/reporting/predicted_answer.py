@@ -229,9 +229,10 @@ def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
 
 
 def without_speedup(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
-    """Those among others with a speed-up that have none, as they are their own baseline."""
+    """Those among others with a speed-up that have none, as they are their own baseline; of fewer nothing is asked."""
     alone = [curve for curve in curves if curve.able and _alone(curve.last, curve)]
-    return alone if len(alone) < sum(bool(curve.able) for curve in curves) else []
+    silent = [curve for curve in alone if curve.points[0].gpus == curve.last.gpus]  # else the reason is said
+    return silent if len(alone) < sum(bool(curve.able) for curve in curves) else []
 
 
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
@@ -575,7 +576,8 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     """
     level = made.interval_level if isinstance(made.interval_level, float) else 0.9
     tenth = f"{level * 10:.0f} of 10 measurements should lie inside"
-    doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
+    told = {line.what for line in made.inputs}
+    doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last, told))]
     most = max(doubts, default=None)
     sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
     if all(curve.last.open for curve in curves) and curves:
@@ -646,8 +648,8 @@ def _is_given(point: PredictedPoint) -> bool:
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
 
 
-def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
-    """How far off the rate may be for the one thing that is known least, and what would tell."""
+def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | None:
+    """How far off the rate may be for the one thing that is known least, and what would tell; `told`: what is set."""
     if not (point.iteration_s and point.interval_s and point.interval_by_compute_s and point.interval_by_scaling_s):
         return None
     whole, compute, scaling = (
@@ -662,7 +664,7 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
         give_rate = ": trace this GPU"
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
-    beside, remedy = _beside(point)
+    beside, remedy = _beside(point, told)
     of_scaling = "the known rate" if _is_given(point) else "what scaling costs"
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
@@ -673,14 +675,15 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     return most if most[0] > 0 else None
 
 
-def _beside(point: PredictedPoint) -> tuple[str, str]:
+def _beside(point: PredictedPoint, told: Set[str]) -> tuple[str, str]:
     """Of a point that is doubted for neither computing nor what scaling costs: for what, and what would tell.
 
     Measured all-reduces say nothing of copies to a parameter server, and the lab takes none.
     """
     in_lab = point.request is not None and point.request.lab is not None
     bench = "" if point.strategy == "server" or in_lab else ": give calibration="
-    remedies = {"communication": ("messages", bench), "input": ("input", ""), "host": ("what its host does", "")}
+    step = "" if {"host_step", "host_time"} & told or unit_of_point(point) == "rank" else ": give host_step="
+    remedies = {"communication": ("messages", bench), "input": ("input", ""), "host": ("what its host does", step)}
     if point.gpus == 1:
         return remedies["host" if point.limited_by == "host" else "input"]
     spans = {part.name: part.interval[1] - part.interval[0] for part in point.parts if part.name in remedies}

@@ -783,6 +783,14 @@ def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys)
     assert "no speed-up: BERT-base: nothing fewer to compare is predicted;" in capsys.readouterr().out
     main(["predict", "gx8", "model=alexnet,resnetx", "batch_size=64", "gpus=8"])
     assert "no speed-up" not in capsys.readouterr().out
+    main(["predict", "dgx1-v100", "model=vgg16", "batch_size=256", "precision=fp32,fp16", "gpus=1,8"])
+    shown = capsys.readouterr().out
+    assert "not predicted: on 1 GPU: needs 21.2 GB" in shown and "no speed-up" not in shown  # which was asked for
+
+
+def test_settings_of_several_values_are_assumed_once(capsys):
+    main(["predict", "dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8", "gradients=bf16,fp32"])
+    assert "assumed: gradients.\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

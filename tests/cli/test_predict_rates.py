@@ -397,6 +397,12 @@ def test_no_advice_names_what_is_refused(words, doubt, calibrates, capsys, tmp_p
         assert (main(["predict", *words, f"calibration={bench}"]) == 0) == calibrates
 
 
+def test_a_step_that_its_host_limits_is_doubted_for_its_host(capsys):
+    words = [str(H100_TRACE), "systems=dgx-h100", "gpus=1,8"]
+    assert doubted(words, capsys).startswith("what its host does (") and "give host_step=" in doubted(words, capsys)
+    assert "give" not in doubted([*words, "host_step=8ms"], capsys)
+
+
 def test_beside_a_trace_of_another_gpu_no_rate_is_asked_for(capsys):
     assert "one GPU's step" in (said := doubted([str(H100_TRACE), "systems=dgx-a100", "gpus=1"], capsys))
     assert said.endswith(": trace this GPU)")

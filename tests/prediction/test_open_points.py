@@ -129,3 +129,13 @@ def test_a_bench_closes_what_is_sent_through_the_host_in_the_way_that_was_asked_
     (eight,) = points_of([*words, "transport=host"], capsys)
     assert eight["open"] == "resnetx bench collective=allreduce gpus=2,4 size=64MiB transport=host"
     assert main([*shlex.split(eight["open"])[1:], "--dry-run"]) == 0
+
+
+def test_a_rate_of_one_node_leaves_several_open_between_two_ends_and_refuses_none(tmp_path):
+    """The slow end's launches on 16 GPUs are no part of the step on 8 that is known."""
+    settings = {"systems": ["dgx1-v100"], "nodes": 2, "network": "edr100", "nics": 1, "framework": "tensorflow"}
+    workload = {"model": "resnet50", "batch_size": 256, "rate": {"32": 300, "256": 350}, "gpus": [8, 16]}
+    eight, sixteen = predicted(**settings, **workload, calibration=[rates(tmp_path, 8, 2200)])
+    assert (eight.outcome, sixteen.outcome) == ("ok", "ok")
+    assert eight.images_per_s == pytest.approx(2200) and not eight.open
+    assert sixteen.open and sixteen.interval_s[0] < 256 / 4400 * 1.5 < sixteen.interval_s[1]

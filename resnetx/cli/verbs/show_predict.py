@@ -165,7 +165,7 @@ def _assumed(inputs: Sequence[PredictionInput]) -> list[str]:
     """What stands in place of what is described or recorded, and changes the answer; of several the names."""
     found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
     brief = len(found) > 1 and not show.everything()
-    texts = [_by_name(line) if brief else f"{line.what}: {line.value}" for line in found]
+    texts = list(dict.fromkeys(_by_name(line) if brief else f"{line.what}: {line.value}" for line in found))
     shown = list(show.first(texts, THINGS - 1))
     return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
 
