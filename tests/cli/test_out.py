@@ -32,7 +32,7 @@ def test_out_has_figures_or_says_why_not(capsys, tmp_path, monkeypatch, words, f
 
 
 @pytest.mark.dist
-def test_what_is_measured_has_its_record_beside_its_figures(capsys, tmp_path, monkeypatch):
+def test_what_is_measured_has_its_record_beside_its_figures(capsys, tmp_path, monkeypatch, preloaded):
     monkeypatch.chdir(tmp_path)
     words = "model.x=1 model.width=4 batch_size=4 image_size=16 gpus=2 input=synthetic"
     assert main(["verify", *words.split(), "out=kept"]) == 0
