@@ -33,6 +33,7 @@ GROUPS = {
         "tests/interconnect/test_validation.py",
         "tests/api/test_score.py",
         "tests/api/test_papers.py",
+        "tests/api/test_reproduce.py",
         "tests/cli/test_predict.py::test_validation_holds",
         "tests/cli/test_show.py::test_a_screen_is_no_wider",
         "tests/cli/test_topology.py::test_the_model_stands_beside_what_was_published",
