@@ -176,10 +176,12 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
         else:
             chart = _drawn(plot, table, _PRINT) if apart and panels <= MOST_PRINTED else wide
             narrow = _drawn(plot, table, _PHONE) if len(table.rows) <= MOST_ON_PHONES else None
-    if plot.subtitle is not None:
+    if plot.subtitle is not None:  # the file's, not the page's, which has both beside it
+        chart = wide.copy(deep=False)
         chart.title = alt.Title(
             title, subtitle=plot.subtitle, anchor="start", offset=12, fontSize=PAGE_TEXT + 1, subtitleFontSize=PAGE_TEXT
         )
+        chart.config = wide.config.copy(deep=False)
         chart.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=_PAGE.width)
     other = None if chart is wide else wide
     return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=other, narrow=narrow)
