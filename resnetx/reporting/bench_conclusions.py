@@ -380,8 +380,7 @@ def _expected(row: CopyClass) -> str:
 def copy_columns(rows: "Sequence[CopyRow]") -> "list[Column[CopyRow]]":
     """What is copied, and how fast: times in ms where some are long."""
     name, factor = unit_of_times(_time_s(copied.cells) for _, copied in rows)
-    decimals = 1 if name == "us" else 2
-    time = Column[CopyClass](f">time {name}", lambda copied: f"{_time_s(copied.cells) * factor:,.{decimals}f}")
+    time = Column[CopyClass](f">time {name}", lambda copied: to_interval(*[_time_s(copied.cells) * factor] * 3)[0])
     classes = [time if column.heading == ">time us" else column for column in CLASSES]
     return [*COPIES[:3], *(column.of(lambda row: row[1]) for column in classes), COPIES[-1]]
 
