@@ -371,7 +371,12 @@ def accuracy_answer(checked: "Accuracy") -> list[str]:
     mean = fmean(abs(point.error or 0.0) for point in several)
     judged = [point for point in several if point.covered is not None]
     cases = "in one case" if len(several) == 1 else f"in the mean of {len(several)} cases"
-    where = [worst.workload, f"batch {worst.batch_size}", worst.variant, f"gpus={worst.gpus}"]
+    where = [
+        worst.workload,
+        f"batch {worst.batch_size}",
+        worst.variant,
+        how_many(worst.gpus, unit_by_library(worst.library)),
+    ]
     inside = f"; {sum(bool(point.covered) for point in judged)} of {len(judged)} measurements lie in the intervals"
     return [
         f"Predicted steps are {mean:.1%} off those that {checked.node} measured, {cases}{inside * bool(judged)}.",

@@ -15,9 +15,10 @@ from resnetx.api.answers import check_answer, steer_answer, trace_answer, verify
 from resnetx.api.drawings import figures as topology_figures
 from resnetx.api.drawings import note_undrawn, of_plan, of_system
 from resnetx.api.stored import MeasuredStudy
-from resnetx.api.topology_answers import Costed, Described, Ranked, Routed, described
+from resnetx.api.topology_answers import Costed, Described, Ranked, Reach, Routed, described, reach_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.pair_reading import counted
+from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import System, steered
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord, Warning
@@ -38,6 +39,7 @@ from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
+from resnetx.reporting.study_points import scaling_columns, with_ratios
 from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
 from resnetx.units import GBps, in_ms, number, size_text
 
@@ -74,7 +76,7 @@ def part_of(found: Any, where: str = "") -> Part:
     for kind, made in _PARTS.items():
         if isinstance(found, kind):
             part: Part = made(found)
-            return Part(**{**vars(part), "notes": [*part.notes, *[f"Record: {where}"] * bool(where)]})
+            return Part(**{**vars(part), "where": where})
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 
@@ -82,7 +84,12 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
     """A study beside other results; `page` has all of it."""
     answer = study.answer()
     about = [study.results.study.about] * bool(study.results.study.about)
-    tables = [PageTable(f"{study.name}-points", "How far it scales", answer.table or study.table(), study.table())]
+    points = [point for point in study.points if point.result.outcome != "missing"] or study.points
+    shown = as_shown(scaling_columns(points), points)
+    what = "How far it scales" if with_ratios(points) else "Case by case"
+    not_run = len(study.points) - len(points)
+    note = f"Not run yet, and not shown: {not_run} of {len(study.points)} cases." * bool(not_run)
+    tables = [PageTable(f"{study.name}-points", what, shown, study.table(), note)]
     stands_for = sorted({point.request.lab.system for point in study.results.points if point.request.lab})
     as_one = f", in the lab as {stands_for[0]}" if len(stands_for) == 1 else ""
     title = f"{study.name} on {study.results.study.node}{as_one}"
@@ -94,11 +101,16 @@ def _run(record: RunRecord) -> Part:
 
     cells = Table(["what", "value"], [[name, value] for name, value in row(record).items() if value is not None])
     alerts = _alerts(record.warnings)
-    title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
+    request = record.request
+    inside = ", profiled" * (request.measure == "phases")
+    title = (
+        f"Run of {request.model.label}, batch {request.batch_size}, {request.precision}, {request.input.kind}{inside}"
+    )
     tables = [PageTable("run", "Its settings and results", cells)]
     undrawn = "no window was measured" if record.outcome != "ok" else "of a single window"
+    notes = [f"Measured on {_when(record.started_at)}."]
     return Part(
-        title, verify_answer(record), alerts=alerts, figures=run_figures(record), tables=tables, undrawn=undrawn
+        title, verify_answer(record), notes, alerts, figures=run_figures(record), tables=tables, undrawn=undrawn
     )
 
 
@@ -165,9 +177,10 @@ def _alerts(warnings: Sequence[Warning]) -> list[str]:
 def _bench_words(record: BenchRecord) -> str:
     ranks = how_many(record.world_size, record.unit) if record.world_size else "ranks unknown"
     when = f", {_when(record.started_at)}" if record.started_at else ""
-    counts = f"{len(record.points)} points of collectives, {len(record.cells)} cells of copies"
-    reason = f": {record.reason}" * bool(record.reason)
-    return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {counts}; {record.outcome}{reason}"
+    several = {"point(s) of collectives": len(record.points), "cell(s) of copies": len(record.cells)}
+    counts = ", ".join(f"{count} {what.replace('(s)', 's' * (count > 1))}" for what, count in several.items() if count)
+    ended = f"{record.outcome}{f': {record.reason}' * bool(record.reason)}" * (record.outcome != "ok")
+    return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {'; '.join(filter(None, [counts, ended]))}"
 
 
 def _when(moment: str) -> str:
@@ -354,7 +367,7 @@ _CLAIMS: list[Column[CheckedClaim]] = [
     Column("in", lambda claim: claim.section),
     Column("statement", lambda claim: claim.says),
     Column("of", lambda claim: ", ".join(filter(None, (claim.where, claim.variant)))),
-    Column("stated", lambda claim: _figure(claim.stated, claim.unit)),
+    Column("stated", lambda claim: _figure(claim.stated, _unit(claim))),
     Column("predicted", lambda claim: _ours(claim)),
     Column("outcome", lambda claim: _OUTCOMES.get(claim.outcome, claim.outcome)),
     Column("why", lambda claim: claim.cause or claim.note * (claim.quantity not in _YES_OR_NO)),
@@ -368,7 +381,15 @@ def _ours(claim: CheckedClaim, ends: bool = True) -> str:
     interval = ""
     if ends and claim.ours_low is not None and claim.ours_high is not None:
         interval = f" ({_figure(claim.ours_low)} to {_figure(claim.ours_high)})"
-    return f"{_figure(claim.ours, claim.unit)}{interval}"
+    return f"{_figure(claim.ours, _unit(claim))}{interval}"
+
+
+def _unit(claim: CheckedClaim) -> str:
+    """What figures of a statement are in: per cent where it says its own so, and of one system over another, times."""
+    if claim.unit:
+        return claim.unit
+    percent = claim.stated is not None and f"{100 * claim.stated:.6g} %" in claim.says
+    return "%" if percent else "times" * (" / " in claim.quantity)
 
 
 def _figure(value: float | None, unit: str = "") -> str:
@@ -376,6 +397,8 @@ def _figure(value: float | None, unit: str = "") -> str:
         return ""
     if unit == "share":
         return f"{value:.0%}"
+    if unit == "%":
+        return f"{100 * value:.4g}%"
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}") + f" {unit}" * bool(unit)
 
 
@@ -447,11 +470,30 @@ def of_topology(answer: Any, records: Sequence[TopologyRecord]) -> Part:
     whole = Table(columns, [[cells.get(name) for name in columns] for cells in rows])
     costs = [record for record in records if isinstance(record, CollectiveCost)]
     shown = as_shown(_COSTS, costs) if len(costs) == len(records) else whole
+    if isinstance(answer, Described):  # what its sentence is made of
+        reached = [reach_of(*system) for system in answer.systems]
+        shown = as_shown(_REACHED, list(zip(answer.systems, reached, strict=True)))
+        rates = [(each.slow_Bps or None, each.fast_Bps or None, each.busbw_Bps or None, each.limit) for each in reached]
+        whole = Table(
+            [*whole.columns, *_OF_REACH],
+            [[*cells, *of] for cells, of in zip(whole.rows, rates, strict=True)],
+        )
     table = PageTable("answers", "What is answered", shown, whole)
     names = ", ".join(dict.fromkeys(getattr(record, "system", "") for record in records))
     return Part(f"{names}, as described", answer.answer(), figures=drawn, tables=[table])
 
 
+_OF_REACH = ("slowest_copy_Bps", "fastest_copy_Bps", "allreduce_busbw_Bps", "limiting_link")
+_REACHED: list[Column[tuple[tuple[System, Transport], Reach]]] = [
+    Column("system", lambda of: of[1].system),
+    Column("about", lambda of: of[0][0].about),
+    Column("library", lambda of: of[0][0].library),
+    Column("transport", lambda of: of[1].transport),
+    Column("slowest copy GB/s", lambda of: GBps(of[1].slow_Bps) if of[1].slow_Bps else ""),
+    Column("fastest copy GB/s", lambda of: GBps(of[1].fast_Bps) if of[1].fast_Bps else ""),
+    Column("all-reduce GB/s", lambda of: GBps(of[1].busbw_Bps) if of[1].busbw_Bps else ""),
+    Column("limited by", lambda of: of[1].limit if of[1].busbw_Bps else ""),
+]
 _COSTS: list[Column[CollectiveCost]] = [
     Column("collective", lambda cost: cost.collective),
     Column("system", lambda cost: cost.system),
@@ -487,7 +529,7 @@ def rings_of(answer: Any) -> list[Figure]:
 
 def _system(machine: System) -> Part:
     title = f"{machine.name}, as it is described"
-    return Part(title, [described(machine, "auto")], [machine.about], figures=[of_system(machine)])
+    return Part(title, [described(machine, "auto")], figures=[of_system(machine)])
 
 
 def _tabular(title: str, tabular: Tabular, tables: Sequence[PageTable], figures: Iterable[Figure] = ()) -> Part:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
+import msgspec
+
 from resnetx.choices import Folders, Lab, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.internode import Supply
@@ -128,8 +130,9 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     assert workload.layers is not None and workload.request is not None, "neither a trace nor a layer table"
     gpu, layers, image_size = system.gpu_part(point.devices[0]), workload.layers, workload.request.image_size
     states = workload.request.optimizer.states
+    graph = workload.request.graph
     if workload.rates is None:
-        modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states)
+        modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states, graph)
         step = launched_by_roofline(modelled, images, _launches(point, len(layers))[0])
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
@@ -137,7 +140,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         steps = [workload.rates.step(images, NO_HOST, 0.0)]
         return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), steps, unit)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
-    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states)
+    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states, graph)
     launches, stated_s = _launches(point, len(layers)), point.setting.host_step_s
     if stated_s is not None and stated_s > workload.rates.shortest_s:
         raise ConfigError(
@@ -148,9 +151,11 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
     decoded = isinstance(workload.request.input, TorchvisionInput)
+    fixed_s = [_fixed_s(modelled.step, True)] * graph + [_fixed_s(modelled.step)]  # of graphs one GPU has told
     steps = [
-        workload.rates.step(images, host, _fixed_s(modelled.step), bounds_s, decoded).of_part(point.parts)
+        workload.rates.step(images, host, of_gpu_s, bounds_s, decoded).of_part(point.parts)
         for host in launches
+        for of_gpu_s in fixed_s
     ]
     return _of_rates(workload.rates, images, modelled, steps, unit, bounds_s)
 
@@ -160,9 +165,10 @@ def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> Laun
     return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, (modelled.best, modelled.error))
 
 
-def _fixed_s(step: StepTimes) -> float:
+def _fixed_s(step: StepTimes, graph: bool = False) -> float:
     """What a step takes a GPU whatever its batch."""
-    return 2 * len(step.layers) * host_step.GPU_PASS_s + step.update_s
+    pass_s = host_step.GRAPH_PASS_s if graph else host_step.GPU_PASS_s
+    return 2 * len(step.layers) * pass_s + step.update_s
 
 
 def _launches(point: Point, layers: int) -> list[HostStep]:
@@ -308,11 +314,14 @@ def of_roofline(
     gpu: GpuSpec,
     clock_Hz: float | None,
     states: int = 1,
+    graph: bool = False,
 ) -> Compute:
-    """What `batch_size` images take the GPU by the roofline alone."""
+    """What `batch_size` images take the GPU by the roofline alone; `graph`: their step is a CUDA graph."""
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
     model = roofline.fitted(gpu, layers, precision)
+    if graph:
+        model = msgspec.structs.replace(model, pass_s=min(model.pass_s, host_step.GRAPH_PASS_s))
     return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states)
 
 

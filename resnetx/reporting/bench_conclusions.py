@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, median_high
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -65,10 +65,11 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
             continue
         largest = max(cell.size_bytes for cell in own)
         rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
-        worst = f", at worst {GBps(1e9 * rates[0])}" * (rates[0] < 0.95 * median(rates))
+        usual = median_high(rates)  # that of a pair, where two classes are as large as each other
+        worst = f", at worst {GBps(1e9 * rates[0])}" * (rates[0] < 0.95 * usual)
         shared = [kept for kept, *_ in kept_beside([cell for cell in cells if cell.family == family])]
         left = f", of which another pair leaves {min(shared):.0%} at worst" if shared else ""
-        yield f"{family.words}: {GBps(1e9 * median(rates))} GB/s at {size_text(largest)}{worst}{left}"
+        yield f"{family.words}: {GBps(1e9 * usual)} GB/s at {size_text(largest)}{worst}{left}"
 
 
 def kept_beside(cells: Sequence[CopyCell]) -> list[tuple[float, str, str]]:
@@ -380,7 +381,12 @@ def _expected(row: CopyClass) -> str:
 def copy_columns(rows: "Sequence[CopyRow]") -> "list[Column[CopyRow]]":
     """What is copied, and how fast: times in ms where some are long."""
     name, factor = unit_of_times(_time_s(copied.cells) for _, copied in rows)
-    time = Column[CopyClass](f">time {name}", lambda copied: to_interval(*[_time_s(copied.cells) * factor] * 3)[0])
+
+    def told(copied: CopyClass) -> str:
+        time = _time_s(copied.cells) * factor
+        return f"{time:,.1f}" if name == "us" else f"{time:,.2f}" if time >= 0.1 else f"{time:.2g}"
+
+    time = Column[CopyClass](f">time {name}", told)
     classes = [time if column.heading == ">time us" else column for column in CLASSES]
     return [*COPIES[:3], *(column.of(lambda row: row[1]) for column in classes), COPIES[-1]]
 

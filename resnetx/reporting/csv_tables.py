@@ -492,7 +492,10 @@ def _transport(run: RunSummary, _: Environment) -> str | None:
 
 
 def _cores(_: RunSummary, here: Environment) -> str | None:
-    parts = [f"{here.cpu_sockets} sockets" * bool(here.cpu_sockets), f"{here.cpu_cores} cores" * bool(here.cpu_cores)]
+    parts = [
+        f"{here.cpu_sockets} socket{'s' * (here.cpu_sockets != 1)}" * bool(here.cpu_sockets),
+        f"{here.cpu_cores} cores" * bool(here.cpu_cores),
+    ]
     return ", ".join(filter(None, [*parts, f"{here.cpus_usable} CPUs usable"]))
 
 

@@ -36,6 +36,7 @@ from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
     not_run,
+    samples_of,
     study_answer,
     study_points,
     unit_of_points,
@@ -226,6 +227,7 @@ class Part:
     figures: Sequence[Figure] = ()
     tables: Sequence[PageTable] = ()
     page: str = ""  # a page of its own, with more of it
+    where: str = ""  # its record is stored; it is in the title where others have the same one
     undrawn: str = "its one figure is in the answer"  # why, where it has no figures
 
 
@@ -258,8 +260,9 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
 
 
 def _with_own_names(parts: Sequence[Part]) -> list[Part]:
-    """The parts, in which no two figures or tables would write the same file."""
+    """The parts, in which no two figures or tables would write the same file, and titles differ if they can."""
     taken: set[str] = set()
+    titles = Counter(part.title for part in parts)
 
     def own(name: str) -> str:
         names = (f"{name}-{number}" if number > 1 else name for number in count(1))
@@ -269,6 +272,7 @@ def _with_own_names(parts: Sequence[Part]) -> list[Part]:
     return [
         replace(
             part,
+            title=part.title + f" ({Path(part.where).name})" * (titles[part.title] > 1 and bool(part.where)),
             figures=[replace(figure, name=own(figure.name)) for figure in part.figures],
             tables=[replace(table, name=own(table.name)) for table in part.tables],
         )
@@ -342,6 +346,9 @@ def _html(
         compared=compared,
         most_open=min(MOST_OPEN, MOST_ROWS),
         unit=unit_of_points(points),
+        what=(what := samples_of(points)),
+        batch=f"batch ({what})",
+        limited=any(len(limits.shares) > 1 or limits.verdict for point in points if (limits := point.result.limits)),
         drawings=drawings,
         said=said,
         undrawn=bool(undrawn()),

@@ -206,11 +206,14 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
         slowest, *_, fastest = sorted(
             able, key=lambda point: point.result.images_per_s.median if point.result.images_per_s else 0.0
         )
+        alike = len({point.gpus for point in able}) == 1
         least, most = (
-            f"{_with_ends(point.result.images_per_s)} {point.request.model.samples}/s ({point.words})"
+            f"{_with_ends(point.result.images_per_s)} {point.request.model.samples}/s "
+            f"({point.line_words if alike else point.words})"
             for point in (slowest, fastest)
         )
-        return f"Measured on {node}: {count} cases, none on several numbers of {unit}s: from {least} to {most}."
+        on = f"on {how_many(able[0].gpus, unit, 'one')}" if alike else f"none on several numbers of {unit}s"
+        return f"Measured on {node}: {count} cases, {on}: from {least} to {most}.{_left_by_small_batches(able)}"
     if len(gained) == 1:
         (point,) = gained
         fast = f"{_with_ends(point.result.speedup, ' times')} as fast as {point.result.baseline}"
@@ -221,6 +224,34 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
     several = any(gains(point) and point not in ends for point in able)  # which may gain more than those on most
     each = f", each on its most {unit}s," * several
     return f"Measured on {node}: speed-ups{each} from {least} to {most}."
+
+
+def _left_by_small_batches(points: Sequence[StudyPoint]) -> str:
+    """What one GPU keeps of its rate at an eighth of a batch, which bounds the efficiency of eight; "" if not known."""
+    batches = {
+        (point.line, point.request.batch_size): point
+        for point in points
+        if point.gpus == 1 and point.result.unit == "GPU"
+    }
+    kept = sorted(
+        (
+            _rate(small) / _rate(point),
+            ", ".join(filter(None, [line[0], line[2], f"batch {batch} to {batch // EIGHTH}"])),
+        )
+        for (line, batch), point in batches.items()
+        if (small := batches.get(((line[0], f"batch {batch // EIGHTH}", line[2]), batch // EIGHTH)))
+        and not batch % EIGHTH
+    )
+    if not kept:
+        return ""
+    told = " to ".join(dict.fromkeys(f"{share:.0%} ({which})" for share, which in (kept[0], kept[-1])))
+    few = ", by one run of each," * all(len(point.good_runs) == 1 for point in batches.values())
+    return (
+        f" An eighth of a batch leaves it{few} {told} of its rate: {EIGHTH} GPUs that share one reach no more of ideal."
+    )
+
+
+EIGHTH = 8
 
 
 def _in_the_lab(points: Sequence[StudyPoint]) -> str:
@@ -257,8 +288,11 @@ def gains(point: StudyPoint) -> bool:
 
 
 def with_ratios(points: Sequence[StudyPoint]) -> set[str]:
-    """The keys of those whose speed-up says something: not of several GPUs that are their own and only baseline."""
+    """The keys of those whose speed-up says something: not of several GPUs that are their own and only baseline, and of
+    none where all are their own."""
     able = Counter(point.line for point in points if point.result.images_per_s)
+    if not any(gains(point) for point in points if point.result.images_per_s):
+        return set()
     return {point.request.key for point in points if gains(point) or point.gpus == 1 or able[point.line] > 1}
 
 
@@ -358,9 +392,14 @@ def point_names(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     return [*_NAMES, Column(f">{unit_of_points(points)}s", lambda point: f"{point.gpus}")]
 
 
+def samples_of(points: Iterable[StudyPoint]) -> str:
+    """What the points train on: images, sequences, or of several kinds samples."""
+    what = {point.request.model.samples for point in points}
+    return what.pop() if len(what) == 1 else "samples"
+
+
 def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     """How fast each point is, what that is over its baseline, and what limits it."""
-    what = {point.request.model.samples for point in points}
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
@@ -385,7 +424,7 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
 
     return [
         *point_names(points),
-        *estimate("images_per_s", f"{what.pop() if len(what) == 1 else 'samples'}/s"),
+        *estimate("images_per_s", f"{samples_of(points)}/s"),
         *estimate("speedup", "speed-up", "" if baselines == f"1 {unit}" else f"over {baselines}."),
         Column(
             ">efficiency",

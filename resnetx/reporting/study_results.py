@@ -160,5 +160,7 @@ def setting_label(request: Request, key: str) -> str:
 
 
 def settings_label(request: Request, keys: Sequence[str]) -> str:
-    """The values of some settings: "bf16, layerwise"."""
-    return ", ".join(filter(None, (setting_label(request, key) for key in keys)))
+    """The values of some settings: "bf16, layerwise". A switch that is off is named only where nothing else is."""
+    words = {key: word for key in keys if (word := setting_label(request, key))}
+    told = [word for key, word in words.items() if request.settings[key] is not False]
+    return ", ".join(told or words.values())

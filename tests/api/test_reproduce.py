@@ -128,3 +128,13 @@ def test_a_paper_of_copies_alone_has_figures_of_them(paper, tmp_path):
     drawn = {path.stem for path in tmp_path.glob("*.svg")}
     assert {"copies", "copy-times"} <= drawn
     assert ("stated" in drawn) == (paper == "anderson2018")  # the other states one figure
+
+
+def test_figures_of_a_paper_are_in_its_units(tmp_path):
+    """Per cent, where the paper says per cent, and times, where it has one system over another."""
+    resnetx.reproduce("anderson2018", out=str(tmp_path / "a"))
+    page = (tmp_path / "a" / "index.html").read_text()
+    assert 'data-label="stated">1.09%<' in page and 'data-label="stated">24.91%<' in page
+    resnetx.reproduce("sth2017", out=str(tmp_path / "s"))
+    page = (tmp_path / "s" / "index.html").read_text()
+    assert 'data-label="stated">2 times<' in page and 'data-label="predicted">1.99 times<' in page

@@ -98,6 +98,11 @@ def test_fewer_are_faster_where_the_speedup_of_the_answer_lies_below_one(predict
     assert eight["speedup_interval"][1] < 1
     assert main(["predict", "dgx-h100", "model=mlpx", "precision=bf16", "gpus=1,8"]) == 0
     assert "One GPU is faster: use 1." in " ".join(capsys.readouterr().out.split())
+    slow = ["lab.system=dgx1-p100", "replay=p100-sxm2-16gb", "model=alexnet", "batch_size=256", "strategy=zero1"]
+    _, (_, eight) = predict(*slow, "gpus=1,8")
+    assert eight["speedup_interval"][0] > 1
+    assert main(["predict", *slow, "gpus=1,8"]) == 0
+    assert "More than one rank adds little: use 1." in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_system_that_is_named_twice_is_predicted_once(predict):
@@ -280,6 +285,10 @@ def test_a_price_of_a_node_counts_for_each_of_several(predict, capsys):
     words = ["systems=v100-ib", "model=resnet50", "batch_size=256", "gpus=16"]
     assert main(["predict", *words, "price=v100-ib:10"]) == 0
     assert "(40 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words[:-1], "gpus=8", "price=v100-ib:10"]) == 0  # which are on two of its four nodes
+    assert "(20 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words[:-1], "gpus=8", "price={4x v100-ib: 33}"]) == 0  # of all of it
+    assert "(33 an hour)" in " ".join(capsys.readouterr().out.split())
     assert main(["predict", *words, "price=gx8:10"]) == 2
     assert "give price=v100-ib:PRICE for an hour of each node" in " ".join(capsys.readouterr().err.split())
 
@@ -774,6 +783,14 @@ def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys)
     assert "no speed-up: BERT-base: nothing fewer to compare is predicted;" in capsys.readouterr().out
     main(["predict", "gx8", "model=alexnet,resnetx", "batch_size=64", "gpus=8"])
     assert "no speed-up" not in capsys.readouterr().out
+    main(["predict", "dgx1-v100", "model=vgg16", "batch_size=256", "precision=fp32,fp16", "gpus=1,8"])
+    shown = capsys.readouterr().out
+    assert "not predicted: on 1 GPU: needs 21.2 GB" in shown and "no speed-up" not in shown  # which was asked for
+
+
+def test_settings_of_several_values_are_assumed_once(capsys):
+    main(["predict", "dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8", "gradients=bf16,fp32"])
+    assert "assumed: gradients.\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -229,3 +229,9 @@ def test_benches_name_what_training_uses_first():
     assert [point.collective for point in record.points][:1] != ["allreduce"]
     assert collectives_of([record])[:2] == ["allreduce", "broadcast"]
     assert "allreduce reaches" in bench_answer(record)[0]
+
+
+def test_a_sentence_of_two_classes_of_pairs_has_the_rate_of_a_pair():
+    """Half of the pairs are with the slow GPU: their median lies where no pair is."""
+    (said, *_) = resnetx.load("results/lab/degraded").answer().sentences
+    assert "0.133 GB/s at 4 MiB, at worst 0.0659" in said

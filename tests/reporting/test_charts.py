@@ -87,7 +87,7 @@ def test_a_missing_point_is_a_word_and_no_value(figures_of):
     missing = [row for row in figures["rate"].table.records() if row["outcome"] == "oom"]
     assert [(row["workload"], row["gpus"], row["iterations_per_s"]) for row in missing] == [("ResNet/32", 1, None)]
     assert texts(figures["rate"]).count("oom") == 1
-    assert "oom: out of memory" in figures["rate"].caption
+    assert "oom (out of memory)" in figures["rate"].caption
     assert "oom" in texts(figures["limits"])
     located = [row for row in figures["located"].table.records() if row["efficiency"] is None]
     assert [row["shown_as"] for row in located] == ["not measured"]
@@ -229,9 +229,7 @@ def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, resul
     figures, said = studies.figures_and_sentences(points_of(results))
     assert not figures  # one value is no figure
     (limits,) = (sentence for sentence in said if sentence.startswith("What limits"))
-    assert (
-        "Not measured separately, so included in the rest: communication (the control run alone has not run)" in limits
-    )
+    assert limits == "What limits the cases is not measured: the control run alone has not run."
 
 
 def test_bars_that_are_all_alike_are_a_sentence(grid, brief_of, results_of, points_of):
@@ -341,7 +339,7 @@ def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, g
     one, two = grid(gpus=[1, 2], input="synthetic")
     results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
     (said,) = [sentence for sentence in studies.figures_and_sentences(points_of(results))[1] if "images/s" in sentence]
-    assert "100 images/s, the only point that ran; 1 did not. Missing: none: ended well without a rate." in said
+    assert "100 images/s, the only case with a rate; 1 ended well without a rate." in said
     three = grid(gpus=[1, 2, 4], input="synthetic")
     results = results_of(
         three, [*map(brief_of, three[:2], (100.0, 150.0)), brief_of(three[2], outcome="ok", reason="")]
@@ -349,7 +347,7 @@ def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, g
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
-    assert "none: ended well without a rate" in figures["rate"].caption
+    assert "none (ended well without a rate)" in figures["rate"].caption
 
 
 def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points_of):

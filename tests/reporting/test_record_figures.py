@@ -1,6 +1,8 @@
 """Figures of traces, checks and scores: what is drawn is what the record says, and colours begin at zero."""
 
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -90,7 +92,8 @@ def test_messages_lie_beside_what_each_rank_computes(quickstart):
 
 def test_a_run_has_a_figure_of_its_steps():
     """Its first step took 450 times as long, and would leave no room for the others."""
-    record = resnetx.load("results/h100/train")
+    (folder,) = Path("results/h100/train").glob("*_d3cc6a35")
+    record = resnetx.load(folder)
     (steps,) = run_figures(record)
     assert steps.title == "A step takes 34.5 ms; windows differ by 1.7%, the first step took 450 times as long"
     rows = steps.table.records()
@@ -118,7 +121,40 @@ def test_a_case_that_is_its_own_baseline_has_no_speed_up(tmp_path):
     study = resnetx.load("results/lab/factors/study")
     assert study.answer().table.columns == ["settings", "images/s"]
     page = report("results/lab/factors/study", out=str(tmp_path)).read_text()
-    assert 'data-label="speed-up"></td>' in page and "Speed-ups are over" not in page
+    assert 'data-label="speed-up"' not in page and "Speed-ups are over" not in page
+
+
+def test_a_study_of_one_gpu_says_what_small_batches_leave(tmp_path):
+    """Without speed-ups, in the unit of what it trains on, without what has not run, and each label on one line."""
+    study = resnetx.load("results/h100/one-gpu-rest")
+    said = study.answer().sentences[0]
+    assert said.startswith("Measured on h100: 17 of 18 cases, on one GPU: from 46.9 sequences/s (GPT/12, batch 1, ")
+    small, full = (point.result.images_per_s.median for point in study.points if point.workload == "mobilenet_v2")
+    assert f"by one run of each, {small / full:.0%} (mobilenet_v2, bf16, batch 128 to 16) to 71%" in said
+    page = report("results/h100/one-gpu-rest", out=str(tmp_path)).read_text()
+    assert "46.9 to 17,000 samples/s" in page and "batch (samples)" in page and "1 socket," in page
+    assert "speed-up" not in page and "limited by" not in page and "unknown" not in page
+    (rates,) = (figure for figure in figures(study.points) if figure.name == "rate")
+    assert len(rates.table.rows) == 17 and "[datum.label]" not in rates.wide.to_json()
+
+
+def test_cases_that_failed_are_counted_not_coded():
+    (rates,) = (figure for figure in figures(resnetx.load("results/h100/one-gpu").points) if figure.name == "rate")
+    assert rates.caption == "Dots: median of 1 run. Not drawn: 1 failed."
+
+
+def test_parts_of_one_page_have_titles_of_their_own(tmp_path):
+    page = report("results/h100/train", "results/h100/predicted", "results/h100/predicted-rate", out=str(tmp_path))
+    titles = re.findall("<h2>(.*?)</h2>", page.read_text())
+    assert len(set(titles)) == 5 and "Run of resnet50, batch 128, bf16, dali, profiled" in titles
+    assert "What training does on dgx-h100, predicted (predicted-rate)" in titles
+
+
+def test_copies_of_one_gpu_need_no_legend(tmp_path):
+    report("results/h100/bench", out=str(tmp_path))
+    page, drawing = ((tmp_path / name).read_text() for name in ("index.html", "copies_bandwidth_by_size.svg"))
+    assert "(one class)" in page and ">local copies<" in drawing and ">local<" not in drawing
+    assert ">0.00<" not in page
 
 
 def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):

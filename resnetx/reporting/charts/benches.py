@@ -121,7 +121,7 @@ def _drawn(curves: Sequence[Curves], together: str) -> list[Figure]:
 def _line_of(mark: Line, curves: Curves) -> str:
     """Its class, where the thing has several, and of which bench it is."""
     several = len({each["line"] for each in curves.marks}) > 1
-    return f"{mark['line']}{curves.which}" if several else curves.which.removeprefix(", ") or f"{mark['line']}"
+    return f"{mark['line']}{curves.which}" if several else curves.which.removeprefix(", ") or "one class"
 
 
 # What benches measured over size and over GPUs, with what their systems allow as a dashed line.

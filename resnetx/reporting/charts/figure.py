@@ -282,7 +282,8 @@ def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
         return plain
     import vl_convert
 
-    drawing.write_text(on_screens(chart.screen or chart.svg), encoding="utf-8")
+    titled = "title" in chart.specification  # which a page has above its drawing
+    drawing.write_text(on_screens(chart.svg if titled else chart.screen or chart.svg), encoding="utf-8")
     svg = _as_large_as(PRINT_TEXT / figure.chart.config.axis.labelFontSize, chart.svg)
     print_file.write_bytes(vl_convert.svg_to_pdf(svg))
     return drawing

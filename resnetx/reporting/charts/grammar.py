@@ -9,6 +9,7 @@ squares, words, rules and diagonals, and of graphs on a plane boxes, paths and t
 rows that have one value in a column, or all rows over another y axis.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,7 @@ from resnetx.units import number
 # same on light and dark pages.
 TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
 ON_RAMPS = "#14181d"
+NAMES = 0.48  # of the width that a name may take in one line
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 IN_BARS = 0.68  # room of a character of "10%" in a bar, likewise
 DIGIT = 0.56  # width of a digit, likewise
@@ -174,10 +176,12 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
         else:
             chart = _drawn(plot, table, _PRINT) if apart and panels <= MOST_PRINTED else wide
             narrow = _drawn(plot, table, _PHONE) if len(table.rows) <= MOST_ON_PHONES else None
-    if plot.subtitle is not None:
+    if plot.subtitle is not None:  # the file's, not the page's, which has both beside it
+        chart = wide.copy(deep=False)
         chart.title = alt.Title(
             title, subtitle=plot.subtitle, anchor="start", offset=12, fontSize=PAGE_TEXT + 1, subtitleFontSize=PAGE_TEXT
         )
+        chart.config = wide.config.copy(deep=False)
         chart.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=_PAGE.width)
     other = None if chart is wide else wide
     return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=other, narrow=narrow)
@@ -445,25 +449,35 @@ def _label_room(plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size) 
         return size.axis + size.text * long
     split = _lines(plot.y, records, size) > 1
     parts = [
-        part for record in records for part in (_parts(record[plot.y.column]) if split else [_name(record, plot.y)])
+        part
+        for record in records
+        for part in (_parts(record[plot.y.column], size) if split else [_name(record, plot.y)])
     ]
     return min(0.55 * size.width, (max(map(len, parts), default=0) + 2) * size.text * 0.6 + 2 * size.text)
 
 
 def _lines(axis: Axis, records: Sequence[Mapping[str, Cell]], size: _Size) -> int:
-    """Into how many lines names are split at their commas, which would be too long for one."""
+    """Into how many lines names are split at commas, which would be too long for one."""
     names = [_name(record, axis) for record in records] if axis.kind == "names" else []
-    if max(map(len, names), default=0) * size.text * 0.6 < 0.4 * size.width:
-        return 1
-    return max(len(_parts(name)) for name in names)
+    return max((len(_parts(name, size)) for name in names), default=1)
 
 
 def _name(record: Mapping[str, Cell], axis: Axis) -> str:
     return str(record[axis.column])
 
 
-def _parts(name: Cell) -> list[str]:
-    return str(name).split(", ")
+def _parts(name: Cell, size: _Size) -> list[str]:
+    """The lines of a name: its own, or broken at commas where it would take more than its share of the width."""
+    if "\n" in str(name):
+        return str(name).split("\n")
+    lines: list[str] = []
+    for word in str(name).split(", "):
+        longer = f"{lines[-1]}, {word}" if lines else ""
+        if longer and len(longer) * size.text * 0.6 < NAMES * size.width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def _encodings(
@@ -560,7 +574,8 @@ def _axis(
     if axis.kind in ("names", "steps"):
         order = list(axis.order) or list(dict.fromkeys(record[axis.column] for record in records))
         room: dict[str, Any] = {"labels": labelled, "ticks": labelled, "labelLimit": 0.55 * size.width}
-        room |= {"labelExpr": "split(datum.label, ', ')"} if _lines(axis, records, size) > 1 else {}
+        if _lines(axis, records, size) > 1:
+            room["labelExpr"] = f"({json.dumps({str(name): _parts(name, size) for name in order})})[datum.label]"
         longest = max((len(str(value)) for value in order), default=0) * CHARACTER * size.text
         upright = channel is alt.X and longest > 0.95 * width / max(1, len(order))
         look = alt.Axis(labelAngle=-90 if upright else 0, grid=False, **room)

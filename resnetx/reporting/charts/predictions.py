@@ -313,4 +313,4 @@ def _row_of(claim: CheckedClaim, named: Mapping[str, int]) -> str:
     of = ", ".join(filter(None, (claim.where, claim.variant)))
     of = f" ({of})" * (named[claim.says] > 1 and bool(of))
     said = shortened(claim.says, max(LINE, MOST_SAID - len(of))) + of
-    return ", ".join(line.replace(", ", ",\N{NO-BREAK SPACE}") for line in wrap(said, LINE))
+    return "\n".join(wrap(said, LINE))

@@ -34,12 +34,13 @@ from resnetx.reporting.charts.study_styles import (
     batch_intensities,
     cells,
     has_speedup,
+    lacking,
     located,
     meanings,
     outcome,
     word,
 )
-from resnetx.reporting.study_points import StudyPoint, unit_of_points
+from resnetx.reporting.study_points import StudyPoint, samples_of, unit_of_points
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Record
@@ -133,13 +134,14 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     measured = [(rate.median, point.words, point) for point in points if (rate := point.result.images_per_s)]
     highest, best, at = max(measured)
     if len(measured) == 1:
-        others = len(points) - 1
-        ran = f"the only point that ran; {others} did not" if others else "the only point"
-        return f"{best}: {number(highest)} images/s, {ran}.{meanings(points)}"
+        others = lacking(points)
+        ran = f"the only case with a rate; {others}" if others else "the only case"
+        return f"{best}: {number(highest)} {samples_of([at])}/s, {ran}."
     if len({point.gpus for point in points}) == 1:
         return _by_name(points)
+    what = f"{samples_of(points)}/s"
     steps = f" ({number(at.result.iterations_per_s.median)} iterations/s)" if at.result.iterations_per_s else ""
-    title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s{steps}: {best}"
+    title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} {what}{steps}: {best}"
     after = f" Dotted: ideal, from the baseline ({_baselines(points)}). Form: Tallent et al. 2017, Fig. 12 and 13."
     return _curves("rate", title, after, points, styles, _RATE, Axis(_RATE.column, "iterations/s", "log", "si"))
 
@@ -149,9 +151,12 @@ def _by_name(points: Sequence[StudyPoint]) -> Figure | str:
     able = [(point, rate) for point in points if (rate := point.result.images_per_s)]
     low, high = (number(end(rate.median for _, rate in able)) for end in (min, max))
     where = how_many(points[0].gpus, unit_of_points(points), "one")
-    title = f"Training rates on {where}: " + (f"{low} to {high}" if low != high else low) + " images/s"
+    what = f"{samples_of(points)}/s"
+    title = f"Training rates on {where}: " + (f"{low} to {high}" if low != high else low) + f" {what}"
     if not 2 <= len(able) <= MOST_NAMED:
         return f"{title}."
+    lines = list(dict.fromkeys((point.workload, point.variant) for point, _ in able))
+    able.sort(key=lambda pair: (lines.index((pair[0].workload, pair[0].variant)), pair[0].request.batch_size))
     rows: list[Record] = [
         {
             **cells(point),
@@ -161,12 +166,12 @@ def _by_name(points: Sequence[StudyPoint]) -> Figure | str:
             "runs": rate.n,
             "case": point.line_words,
             "said": number(rate.median),
-            "description": f"{point.words}: {_value_words(rate, 'images/s')}",
+            "description": f"{point.words}: {_value_words(rate, f'{samples_of([point])}/s')}",
         }
         for point, rate in able
     ]
     plot = Plot(
-        x=Axis("images_per_s", "images/s", "log", "si", domain=_with_room(rows)),
+        x=Axis("images_per_s", what, "log", "si", domain=_with_room(rows)),
         y=Axis("case", "", "names"),
         marks=(
             Mark("across", "datum.runs > 1", "images_per_s", INK),
@@ -178,7 +183,8 @@ def _by_name(points: Sequence[StudyPoint]) -> Figure | str:
     runs = max(rate.n for _, rate in able)
     caption = f"Dots: median of {'up to ' * (runs > 1)}{runs} run{'s' * (runs > 1)}."
     caption += " Whiskers: interval or range." * (runs > 1)
-    return figure("rate", title, caption + meanings(points), table_of_records(rows), plot)
+    caption += f" Not drawn: {lacking(points)}." * bool(lacking(points))
+    return figure("rate", title, caption, table_of_records(rows), plot)
 
 
 def _with_room(rows: Sequence[Record]) -> tuple[float, float]:
@@ -366,6 +372,10 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | 
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
     title = f"What limits the cases: {_verdicts(points)}"
+    alone = [limits for limits in _limits(points) if len(limits.shares) < 2 and limits.unknown]
+    if len(alone) == len(_limits(points)):
+        why = dict.fromkeys(why for limits in alone for why in limits.unknown.values())
+        return f"What limits the cases is not measured: {'; '.join(why)}."
     shares = {(row["part"], row["share"]): share for row in rows if row["part"] and (share := row["share"]) is not None}
     if len(shares) <= 1 or len([point for point in points if point.result.limits]) == 1:
         said = ", ".join(f"{part} {float(share):.0%}" for (part, _), share in shares.items())

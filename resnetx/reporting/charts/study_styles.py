@@ -1,6 +1,7 @@
 """What the figures of a study share: what tells series apart, and words for points without a rate; and where workloads
 are in intensity space."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from resnetx.record import Workload
@@ -105,7 +106,13 @@ def word(point: StudyPoint) -> str:
 def meanings(points: Iterable[StudyPoint]) -> str:
     """What the words mean that stand for missing points, as a sentence of a caption; "" where none is missing."""
     used = dict.fromkeys(_WORDS[outcome(point)] for point in points if point.result.images_per_s is None)
-    return f" Missing: {', '.join(f'{word}: {meaning}' for word, meaning in used)}." if used else ""
+    return f" In place of points: {', '.join(f'{word} ({meaning})' for word, meaning in used)}." if used else ""
+
+
+def lacking(points: Iterable[StudyPoint]) -> str:
+    """How many points have no rate, and why: "1 failed, 2 out of memory"."""
+    why = Counter(_WORDS[outcome(point)][1] for point in points if point.result.images_per_s is None)
+    return ", ".join(f"{count} {words}" for words, count in why.items())
 
 
 # ---- intensity space: work over communication, and efficiency over it (after Tallent et al. 2017, Fig. 6 and 7) -----
