@@ -594,7 +594,7 @@ def test_validation_holds(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "systems=[]: expected names or files of systems"),
+        ([], "systems: none is given; expected names or files of systems"),
         (["systems=gx9"], "did you mean gx8?"),
         (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
