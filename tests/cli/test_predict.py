@@ -594,7 +594,7 @@ def test_validation_holds(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "systems=[]: expected names or files of systems"),
+        ([], "systems: none is given; expected names or files of systems"),
         (["systems=gx9"], "did you mean gx8?"),
         (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
@@ -786,6 +786,23 @@ def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys)
     main(["predict", "dgx1-v100", "model=vgg16", "batch_size=256", "precision=fp32,fp16", "gpus=1,8"])
     shown = capsys.readouterr().out
     assert "not predicted: on 1 GPU: needs 21.2 GB" in shown and "no speed-up" not in shown  # which was asked for
+
+
+def test_systems_on_other_numbers_of_gpus_are_compared_by_images_not_by_steps(predict, capsys):
+    words = ["summit", "nodes=2,4", "network=edr100", "model=resnet50", "batch_size=64", "scaling=weak", "gpus=12,24"]
+    _, found = predict(*words)
+    rates = {(point["system"], point["gpus"]): point["images_per_s"] for point in found}
+    assert rates["4x summit", 24] > 1.9 * rates["2x summit", 12]
+    assert main(["predict", *words, "-q"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    times = re.search(r"4x summit trains .* (\d\.\d+) times \(.*\) as fast as 2x summit", said)
+    assert times and float(times[1]) == pytest.approx(rates["4x summit", 24] / rates["2x summit", 12], rel=0.02)
+
+
+def test_where_batches_are_split_into_parts_a_rate_is_asked_for_at_the_images_of_one(capsys):
+    words = ["dgx-a100", "model=resnet50", "batch_size=256", "precision=bf16", "rate=32:1500", "accumulate=2"]
+    assert main(["predict", *words]) == 0
+    assert "give rate= at 16, too" in " ".join(capsys.readouterr().out.split())
 
 
 def test_settings_of_several_values_are_assumed_once(capsys):

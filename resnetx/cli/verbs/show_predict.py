@@ -401,5 +401,6 @@ def validate_(
     from resnetx.literature.validate import validate
 
     found = validate(verb)
-    show.conclude(options, [found.conclusion], lambda: [found.record], lambda: table(found, found.groups))
+    screen = partial(table, found, found.groups)
+    show.conclude(options, [found.conclusion], lambda: [found.record], screen, most=show.LINES_OF_SEVERAL)
     return 0 if found.holds else 1
