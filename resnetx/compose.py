@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.errors import ConfigError, convert, has_control, meant, shortened, texts
+from resnetx.errors import ConfigError, convert, has_control, meant, shortened, some, texts
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
 from resnetx.settings import setting_types
@@ -282,7 +282,8 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
             hint = f" (it is model=torchvision model.name={choice})"
         if group == "strategy" and choice in NOT_OF_DATA:
             hint = ", as all training here is data-parallel"
-        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known: {', '.join(sorted(paths))}")
+        known = "" if near and "did you mean" in hint else f"; known: {some(sorted(paths))}"
+        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}{known}")
     text = YamlFile(File(paths[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
         raise text.file.error("expected a mapping of settings")

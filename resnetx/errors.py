@@ -99,11 +99,13 @@ def shortened(value: Any, characters: int = 200) -> str:
 def meant(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """The known names that an unknown one may stand for, as "dgx1-p100 or dgx1-v100"; "" where none is near.
 
-    Those of which it is the beginning or a part between dashes, where they are few; else the nearest.
+    Those of which it is the beginning or a part between dashes, of many the first; else the nearest.
     """
     name, names = name.lower(), sorted(set(known))
     longer = [other for other in names if other.startswith(name) or name in other.split("-")] if len(name) > 2 else []
-    if not 0 < len(longer) <= 4:
+    if len(longer) > 4:
+        longer = [*sorted(longer, key=len)[:2], f"{len(longer) - 2} others that begin so (`resnetx list`)"]
+    if not longer:
         longer = difflib.get_close_matches(name[:100], names, n=1, cutoff=cutoff)
     return " or ".join(filter(None, [", ".join(longer[:-1]), *longer[-1:]]))
 
@@ -114,14 +116,20 @@ def unknown_name(what: str, name: str, known: Iterable[str], key: str) -> Config
     name = shortened(name)
     near = meant(name, names)
     hint = f"; did you mean {near}?" if near else "."
-    if len(names) <= MOST_LISTED:
-        return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {', '.join(names)}")
-    more = f" Known: {', '.join(names[:5])} and {len(names) - 5} more" * (not near)
-    more += " (`resnetx list`)" * (not near and key in ("systems", "study", "model"))
-    return ConfigError(f"{key}={name}: no {what} has that name{hint}{more}")
+    if near and len(names) > MOST_LISTED:
+        return ConfigError(f"{key}={name}: no {what} has that name{hint}")
+    where = "resnetx list" if key in ("systems", "study", "model") else ""
+    return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {some(names, where)}")
 
 
 MOST_LISTED = 8  # names in a sentence
+
+
+def some(names: Sequence[str], where: str = "resnetx list") -> str:
+    """Names in a sentence: of many the first, and which command lists them."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:5])} and {len(names) - 5} more{f' (`{where}`)' * bool(where)}"
 
 
 def convert(tree: Any, kind: Any, root: str = "") -> Any:

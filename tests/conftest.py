@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,33 @@ from resnetx.reporting.study_results import Results, points
 from resnetx.request import Request
 from resnetx.workloads import workload
 from tests import nullcuda
-from tests.preloaded.start import OF_VERBS, serving
+from tests.preloaded.start import SHARED, python_of, serving, started
 from tests.scheduling import on_gpus
 from tests.sealed_part import sealed_part
 
 pytest_plugins = ["tests.scheduling", "tests.leftovers"]
+SERVERS = pytest.StashKey[dict[str, str]]()  # the folders of those that processes share
 
 
 def pytest_configure(config):
     """Tests with the mark `gpu` run on GPUs that tests/nullcuda plays where there are none."""
     if on_gpus(config) and not nullcuda.is_preloaded() and not hasattr(config, "workerinput"):
         _start_on_null_gpus(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """All tests need both servers: they import while the processes of pytest-xdist collect."""
+    if node.config.option.all:
+        if SERVERS not in node.config.stash:
+            servers = ExitStack()
+            node.config.add_cleanup(servers.close)
+            folder = Path(servers.enter_context(tempfile.TemporaryDirectory()))
+            node.config.stash[SERVERS] = {name: str(folder / name) for name in SHARED}
+            for name, modules in SHARED.items():
+                (folder / name).mkdir()
+                servers.enter_context(started(folder / name, modules))
+        node.workerinput |= node.config.stash[SERVERS]
 
 
 def _start_on_null_gpus(config) -> None:
@@ -79,17 +97,27 @@ def _committed_code(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def preloaded_python(tmp_path_factory):
+def preloaded_python(request, tmp_path_factory):
     """A Python that starts ranks without importing torch in each of them; torchrun is beside it."""
-    with serving(tmp_path_factory.mktemp("preloaded")) as python:
+    with _served(request.config, tmp_path_factory, "preloaded") as python:
         yield python
 
 
 @pytest.fixture(scope="session")
-def light_python(tmp_path_factory):
+def light_python(request, tmp_path_factory):
     """A Python that has no torch and nothing of resnetx, but has imported what verbs need without them."""
-    with serving(tmp_path_factory.mktemp("light"), OF_VERBS) as python:
+    with _served(request.config, tmp_path_factory, "light") as python:
         yield python
+
+
+@contextmanager
+def _served(config, folders, name: str):
+    """The Python of the server that all processes of pytest-xdist share, or of one that this process starts."""
+    if shared := getattr(config, "workerinput", {}).get(name):
+        yield python_of(Path(shared))
+    else:
+        with serving(folders.mktemp(name), SHARED[name]) as python:
+            yield python
 
 
 @pytest.fixture

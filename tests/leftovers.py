@@ -14,6 +14,7 @@ import pytest
 
 from resnetx.measure.launch import FOLDER_VARIABLE, children
 from resnetx.measure.launch.hang import ANSWER_S, QUESTION
+from tests.preloaded.start import SHARED
 
 SERVER = b"tests.preloaded.server"  # stays for the tests behind; its forks, which do not, have the same words
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -27,7 +28,8 @@ def pytest_runtest_call(item):
     except pytest.skip.Exception:
         raise
     except BaseException:
-        if left := sorted({*_started_since(began_s), *_of_runs_below(item.funcargs.get("tmp_path"))}):
+        started = {*_started_since(began_s), *_forked_since(began_s, item.config)}
+        if left := sorted({*started, *_of_runs_below(item.funcargs.get("tmp_path"))}):
             item.add_report_section("call", "processes that were left, and killed", told(left))
             for process in left:
                 with suppress(OSError):
@@ -41,6 +43,17 @@ def _started_since(began_s: float, above: int | None = None) -> Iterator[int]:
             if _stat(child)[19] / TICKS >= began_s - 1 / TICKS and not (above is None and SERVER in _words(child)):
                 yield child
         yield from _started_since(began_s, child)
+
+
+def _forked_since(began_s: float, config) -> Iterator[int]:
+    """Of servers that all processes of pytest-xdist share (`conftest.py`): what they forked for this one."""
+    given = getattr(config, "workerinput", {})
+    own = f"\0PYTEST_XDIST_WORKER={given.get('workerid')}\0".encode()
+    for folder in (Path(given[name]) for name in SHARED if name in given):
+        for child in children(int((folder / "process").read_text())):
+            with suppress(OSError):
+                if own in b"\0" + Path(f"/proc/{child}/environ").read_bytes():
+                    yield from (child, *_started_since(began_s, child))
 
 
 def _of_runs_below(folder: Path | None) -> Iterator[int]:

@@ -25,7 +25,7 @@ from resnetx.host import cores
 from resnetx.measure.machine.nvidia import gpus_here
 from tests import nullcuda
 
-# The first predict all that was published, which takes seconds once in a process; the others start `light_python`.
+# The first predict all that was published, which takes seconds once in a process; the last start a Python of theirs.
 GROUPS = {
     "published": (
         "tests/prediction/test_validation.py",
@@ -33,6 +33,7 @@ GROUPS = {
         "tests/interconnect/test_validation.py",
         "tests/api/test_score.py",
         "tests/api/test_papers.py",
+        "tests/api/test_reproduce.py",
         "tests/cli/test_predict.py::test_validation_holds",
         "tests/cli/test_show.py::test_a_screen_is_no_wider",
         "tests/cli/test_topology.py::test_the_model_stands_beside_what_was_published",
@@ -41,7 +42,7 @@ GROUPS = {
         "tests/test_readme.py::test_a_predicting_command_runs",
     ),
     "lab": ("tests/measure/test_lab.py", "tests/measure/test_lab_links.py"),  # which take turns
-    "light": ("tests/test_house.py", "tests/test_packages.py"),
+    "nvml": ("tests/nvml/",),
 }
 # About what a test with such a mark takes; one without: nothing.
 SECONDS = {"slurm": 20.0, "dist": 8.0, "dali": 2.0, "slow": 1.0}

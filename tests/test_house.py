@@ -50,7 +50,6 @@ PURE = [
     "resnetx.units",
     "resnetx.workloads",
     "resnetx.workloads.counts",
-    "resnetx.workloads.counts",
     "resnetx.workloads.tables",
 ]
 
@@ -63,9 +62,13 @@ def loaded_after(statements: str, python: str = sys.executable) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", PURE)
-def test_a_module_that_needs_no_device_loads_no_torch(module, light_python):
-    assert not {"torch", "torchvision", "nvidia", "wandb"} & loaded_after(f"import {module}", light_python)
+def test_modules_that_need_no_device_load_no_torch(light_python):
+    """One after the other in one process, which tells of each what has been loaded by then."""
+    heavy = {"torch", "torchvision", "nvidia", "wandb"}
+    each = f"print(importlib.import_module(name).__name__, {heavy} & {{*sys.modules}} or '')"
+    program = f"import importlib, sys\nfor name in {PURE}:\n    {each}"
+    done = subprocess.run([light_python, "-c", program], capture_output=True, text=True, check=True)
+    assert [line.strip() for line in done.stdout.splitlines()] == PURE
 
 
 def test_the_command_line_loads_hydra_only_when_a_verb_runs():
@@ -100,14 +103,9 @@ def test_refusing_a_name_loads_no_torch(words, light_python):
 
 
 @pytest.mark.slow
-def test_a_workload_that_is_not_kept_needs_torch(light_python):
+def test_a_workload_that_is_not_kept_needs_torch_and_the_probe_sees_it(light_python):
     counting = "from resnetx import choices, workloads; workloads.table(choices.AlexNetSettings(classes=10), 96)"
     assert "torch" in loaded_after(counting, light_python)
-
-
-@pytest.mark.slow
-def test_the_probe_sees_torch_where_it_is_loaded(light_python):
-    assert "torch" in loaded_after("import resnetx.measure.rank.distributed", light_python)
 
 
 READERS = {
@@ -118,12 +116,12 @@ READERS = {
 
 
 @pytest.mark.slow
-def test_a_prediction_loads_readers_only_of_files_that_it_is_given(tmp_path):
+def test_a_prediction_loads_readers_only_of_files_that_it_is_given(tmp_path, light_python):
     words = ["predict", "systems=gx8", "model=alexnet", "batch_size=256"]
     program = "import sys; from resnetx.cli import main; main(sys.argv[1:]); print(); print(*sys.modules)"
 
     def loaded(*more: str) -> set[str]:
-        command = [sys.executable, "-c", program, *words, *more]
+        command = [light_python, "-c", program, *words, *more]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
         return READERS & set(done.stdout.splitlines()[-1].split())
 

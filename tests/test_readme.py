@@ -38,7 +38,7 @@ def run(command: str, *more: str) -> int:
     return main([*typed(command)[1:], *more])
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_what_is_documented_can_be_typed(shell, here):
     """Brackets are patterns to zsh, which refuses those that match no file, and bash takes braces apart."""
     if not shutil.which(shell):

@@ -144,9 +144,9 @@ def test_what_is_written_is_read_back_equal(tmp_path, record_of):
         (b"", "truncated or not JSON"),
         (b'{"kind": "run", "schema": 1, "requ', "truncated or not JSON"),
         (b'{"schema": 99}', "has schema 99.*update resnetx"),
-        (b'{"schema": 1}', "not a RunRecord of resnetx"),
-        (b"[]", "not a RunRecord of resnetx"),
-        (b'{"a": 1}', "not a RunRecord of resnetx"),
+        (b'{"schema": 1}', "not a run record of resnetx"),
+        (b"[]", "not a run record of resnetx"),
+        (b'{"a": 1}', "not a run record of resnetx"),
     ],
 )
 def test_a_file_that_is_no_record_is_named_with_what_is_wrong(tmp_path, content, sentence):

@@ -85,7 +85,9 @@ class Known:
 
 def known_of(files: Sequence[str], rate: Rate | None, rate_error: float | None) -> Known:
     """What files of `calibration` and the value of `rate` say."""
-    return replace(calibrations(files), rates=known_rates(rate, rate_error))
+    known = calibrations(files)
+    scaling = None if known.scaling is None else replace(known.scaling, error=rate_error)
+    return replace(known, rates=known_rates(rate, rate_error), scaling=scaling)
 
 
 def calibrations(paths: Sequence[str]) -> Known:
@@ -191,7 +193,7 @@ def _scales(run: RunSummary) -> bool:
 def _scaling(runs: Sequence[RunSummary], path: str, study: Results | None) -> KnownScaling | None:
     scaled = tuple(filter(_scales, runs))
     exchange_s = tuple(_exchange_s(study)) if study else ()
-    return KnownScaling(path, None, scaled, len(scaled) < len(runs), exchange_s) if scaled else None
+    return KnownScaling(path, None, scaled, None, len(scaled) < len(runs), exchange_s) if scaled else None
 
 
 def _exchange_s(study: Results) -> Iterator[tuple[Request, float]]:

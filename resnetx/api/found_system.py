@@ -186,7 +186,7 @@ def new_system(settings: Mapping[str, object]) -> Found:
     given = asked("topology", settings)
     fields = plain_settings(given, NEW, keywords.TopologyNewFields)
     if fields.like is None:
-        raise ConfigError("like=null: expected the system that the new one resembles, as like=pcie-gen5")
+        raise ConfigError("like: not given; expected the system that the new one resembles, as like=pcie-gen5")
     like = system.load(str(given_path(fields.like)) if fields.like.endswith((".yaml", ".yml")) else fields.like)
     nic, cards = _cards(fields.nic)
     parts = PartSettings(

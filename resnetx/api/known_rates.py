@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -136,6 +136,7 @@ def _measured(rates: KnownRates, request: Request, input: str | None) -> StatedR
     """The rates of a workload's runs on one GPU; with synthetic images where there are any, or with this input."""
     fitting = [run for run in rates.runs if run.rates and _is_of(run.request, request)]
     if not fitting:
+        _refuse_trained_otherwise(rates, request)
         raise ConfigError(
             f"{rates.where}: has no run of {_workload(request)} on one GPU that ended well; it has "
             f"{'; '.join(sorted({_workload(run.request) for run in rates.runs})) or 'no runs'}"
@@ -153,15 +154,31 @@ def _measured(rates: KnownRates, request: Request, input: str | None) -> StatedR
     )
 
 
+def _refuse_trained_otherwise(rates: KnownRates, request: Request) -> None:
+    """Refuses runs of the very workload on one GPU that were trained in another way, by what differs."""
+    alike = [run.request for run in rates.runs if run.rates and _is_of_workload(run.request, request)]
+    for name, wanted in _how(request).items():
+        others = sorted({value_word(_how(run)[name]) for run in alike if run.measure == "step"})
+        if others and value_word(wanted) not in others:
+            raise ConfigError(
+                f"{rates.where}: its runs of {_workload(request)} on one GPU have {name}={' and '.join(others)}, and "
+                f"{name}={value_word(wanted)} is predicted; give runs with it, or predict {name}={others[0]}"
+            )
+
+
 def _is_of(run: Request, request: Request) -> bool:
     """Whether a run trained this on one GPU."""
-    if run.gpus != 1 or run.measure != "step" or run.graph != request.graph:
-        return False
-    if run.compile != request.compile or run.optimizer.kind != request.optimizer.kind:
-        return False
-    if run.accumulate > 1 or run.checkpointing:  # which predictions put in
-        return False
-    return (run.model, run.image_size, run.precision) == (request.model, request.image_size, request.precision)
+    return _is_of_workload(run, request) and run.measure == "step" and _how(run) == _how(request)
+
+
+def _is_of_workload(run: Request, request: Request) -> bool:
+    same = (run.model, run.image_size, run.precision) == (request.model, request.image_size, request.precision)
+    return same and run.gpus == 1 and run.accumulate == 1 and not run.checkpointing  # which predictions put in
+
+
+def _how(request: Request) -> dict[str, Any]:
+    """How a step is taken that a rate is of."""
+    return {"graph": request.graph, "compile": request.compile, "optimizer": request.optimizer.kind}
 
 
 def _spread(runs: Sequence[RunSummary]) -> float:
@@ -225,6 +242,7 @@ class KnownScaling:
     where: str
     stated: Mapping[int, float] | None = None  # images/s by GPUs
     runs: tuple[RunSummary, ...] = ()
+    error: float | None = None  # as the user states it
     runs_of_input: bool = False  # whether the same file also knows how fast a loader decodes
     exchange_s: tuple[tuple[Request, float], ...] = ()  # what messages cost of steps, by runs without exchange
 
@@ -248,7 +266,9 @@ class KnownScaling:
         costs = [cost for cost in costs if cost[0].input.kind == input] or costs
         counts = sorted({request.gpus for request, _ in costs})
         cost_s = tuple((gpus, max(cost for request, cost in costs if request.gpus == gpus)) for gpus in counts)
-        return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
+        apart = [_spread([run for run in alike if run.request.gpus == gpus]) for gpus in rates if alike]
+        error = max(apart, default=RATE_ERROR) if self.error is None else self.error
+        return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s, error) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:
         """Refuses what rates cannot be of: another GPU, or more than are described; stated ones are of one curve."""

@@ -120,6 +120,11 @@ def _of_folder(folder: Path) -> Loaded:
     below = read_stored(folder)
     if not below and (answer := kept_answer(folder)):
         raise ConfigError(f"{answer}; expected a run, a study, a bench or another record")
+    if not below:
+        raise ConfigError(
+            f"{folder}: contains no record of resnetx; expected the folder of a run, a study, a bench, "
+            "a trace, a prediction or the like"
+        )
     if all(entry.kind == "trace" for entry in below):
         return read_trace(folder)
     if len(below) > 1:

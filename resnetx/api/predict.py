@@ -1,6 +1,6 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
+from resnetx.interconnect.systems.system import System
 from resnetx.prediction import result
 from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
@@ -70,7 +71,8 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
 
         _note(asked)
         return stream(asked, folder, words)
-    prediction = _priced(_record(asked, predicted_curves(asked), words), given)
+    systems = {curve.deployment.described.name: curve.deployment.described for curve in asked}
+    prediction = _priced(_record(asked, predicted_curves(asked), words), given, systems)
     return store(prediction, folder) if folder else prediction
 
 
@@ -81,8 +83,8 @@ def _as_in_the_paper(given: Point) -> Point:
     return {**as_in_the_paper(given), **given}
 
 
-def _priced(prediction: Prediction, given: Point) -> Prediction:
-    """With the sentence on what costs least, where a price is given."""
+def _priced(prediction: Prediction, given: Point, systems: Mapping[str, System]) -> Prediction:
+    """With the sentence on what costs least, where a price is given. `systems`: by name."""
     if not {"price", "deadline"} & set(map(group_of, given)):
         return prediction
     settings, _ = split(dict(each_of("predict", given)[0][0]))
@@ -94,7 +96,7 @@ def _priced(prediction: Prediction, given: Point) -> Prediction:
     curves = [curve for curve in predicted_answer.predicted_curves(prediction.points) if curve.able]
     names = identity(curves)
     offers = [
-        _offer(point, settings.price, _words_of(curve, names))
+        _offer(point, settings.price, _words_of(curve, names), systems[point.system])
         for curve in curves
         for point in curve.able
         if point.interval_s
@@ -111,14 +113,15 @@ def _words_of(curve: PredictedCurve, names: Sequence[str]) -> str:
     return ", ".join([of_system, *rest])
 
 
-def _offer(point: PredictedPoint, price: float | dict[str, float], words: str) -> Offer:
-    """What a point that has a rate costs for an hour."""
+def _offer(point: PredictedPoint, price: float | dict[str, float], words: str, system: System) -> Offer:
+    """What a point that has a rate costs for an hour: of several nodes those that its GPUs are on."""
     assert point.images_per_s and point.interval_s, "as all that have a rate"
-    count, _, node = point.system.rpartition("x ")
-    if isinstance(price, dict) and not {point.system, node} & price.keys():
+    node = system.node_name
+    if isinstance(price, dict) and not {system.name, node} & price.keys():
         raise ConfigError(f"price: says nothing of {node}; give price={node}:PRICE for an hour of each node")
     if isinstance(price, dict):
-        per_hour = price[point.system] if point.system in price else price[node] * int(count)
+        nodes = len({system.node_of(device) for device in point.devices})
+        per_hour = price[system.name] if system.name in price else price[node] * nodes
     else:
         per_hour = price * point.gpus
     slowest_per_s = point.batch_size / point.interval_s[1]
@@ -269,7 +272,32 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
 
         for curve in on_each:
             refuse_beyond_peak(curve.workload, curve.deployment.system)
-    return [replace(curve, assumed=assumed, note=said) for curve in on_each]
+    typed = _typed(given)
+    return [
+        replace(
+            curve, assumed=assumed, note=said, setting=replace(curve.setting, typed=typed(curve.deployment.described))
+        )
+        for curve in on_each
+    ]
+
+
+# Settings that a point has by itself, or that change nothing of it.
+_OF_POINTS = {
+    *("systems", "gpus", "launch_mode", "study", "model", "batch_size", "scaling", "image_size"),
+    *("out", "results", "price", "deadline", "job_images", "sensitivity", "timeline"),
+}
+
+
+def _typed(given: Point) -> Callable[[System], tuple[tuple[str, str], ...]]:
+    """By system, the settings of one value as they were typed, with the name or file of the system."""
+    one = (
+        (key, value)
+        for key, value in given.items()
+        if group_of(key) not in _OF_POINTS and (not isinstance(value, list) or key in ("calibration", "devices"))
+    )
+    words = tuple((key, word) for key, value in one for word in written({key: value}))
+    files = {Path(name).stem if name.endswith((".yaml", ".yml")) else name: name for name in named_systems(given)}
+    return lambda system: (("systems", files.get(system.node_name, system.node_name)), *words)
 
 
 def _that_fit(curve: Curve) -> Curve:

@@ -116,7 +116,7 @@ def deployments(settings: PredictSettings, known: "Known | None") -> list[Deploy
         return [_in_lab(settings, lab) for lab in labs]
     machines = load_systems(settings, settings.systems)
     if not machines:
-        raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
+        raise ConfigError("systems: none is given; expected names or files of systems, as systems=dgx1-p100,gx8")
     if bandwidth := settings.what_if.bandwidth:
         _refuse_unknown_links(bandwidth, machines)
     made = [_deployment(settings, machine, library, known) for machine in machines for library in settings.library]

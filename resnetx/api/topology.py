@@ -108,7 +108,9 @@ def _answer(files: Sequence[keywords.Text], given: Point) -> Answer:
     if not (names or given):
         return Listed(system.names())
     if not names:
-        raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
+        raise ConfigError(
+            "systems: none is given; expected names or files of systems; `resnetx topology` lists the names"
+        )
     machines = load_systems(fields, names)
     _refuse_unread(given, fields, machines)
     if fields.pick is not None:
@@ -307,7 +309,9 @@ ANSWERS["Records[LabNetwork]"] = lambda made: table.Answer([_said_of_lab(made)],
 def _lab_settings(given: Point) -> keywords.LabFields:
     fields = struct_of(given, keywords.LabFields)
     if not fields.systems:
-        raise ConfigError("systems=[]: expected the systems that the lab builds, e.g. systems=gx8 scale=100")
+        raise ConfigError(
+            "systems: none is given; expected the systems that the lab builds, e.g. systems=gx8 scale=100"
+        )
     return fields
 
 

@@ -48,12 +48,12 @@ def traced_workloads(
     parameters = settings.trained_parameters
     if known is not None and known.rates is not None:
         raise ConfigError(f"{known.rates.where}: {paths[0]} has the times of a step already; give a trace or a rate")
-    for trace in (trace for path in paths for trace in traces(path)):
+    for path, trace in ((folder, trace) for folder in paths for trace in traces(folder)):
         _refuse_known(trace, given)
         if settings.communication == "trace":
             refuse_silent(trace)
         if trace.request is None:
-            yield from _imported(trace, given, settings)
+            yield from _imported(trace, path, given, settings)
         elif parameters is not None:
             raise ConfigError(f"parameters={parameters}: those of {trace.workload} are known; leave parameters out")
         elif settings.samples == "uneven":
@@ -90,7 +90,7 @@ def _traced(trace: Trace, given: Point, settings: PredictSettings) -> Iterator[R
         yield checked(request, point, settings)
 
 
-def _imported(trace: Trace, given: Point, settings: PredictSettings) -> Iterator[WorkloadPoints]:
+def _imported(trace: Trace, path: Path, given: Point, settings: PredictSettings) -> Iterator[WorkloadPoints]:
     """Curves of a trace from a file: no more is known of its workload than its layers."""
     if "graph" in given:
         raise ConfigError(
@@ -118,7 +118,7 @@ def _imported(trace: Trace, given: Point, settings: PredictSettings) -> Iterator
     sends = any(request.gpus > 1 and not isinstance(request.strategy, NoExchange) for request in requests)
     trace = sized(trace, parameters, sends and not as_traced)
     for together in by_baseline(requests):
-        workload = Workload.of_import(trace, together[0].strategy, together[0].scaling)
+        workload = Workload.of_import(trace, together[0].strategy, together[0].scaling, str(path))
         yield workload, placements_of(together, settings), baseline_of(together[0].on(1), settings), assumed
 
 

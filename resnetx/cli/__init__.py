@@ -9,6 +9,7 @@ What shells complete argcomplete asks of this module's parser: `eval "$(resnetx 
 
 import argparse
 import difflib
+import errno
 import os
 import re
 import signal
@@ -32,6 +33,7 @@ from resnetx.cli.words import (
     names_as_settings,
     near_name,
     settings_of,
+    verb_of,
     words_inside,
 )
 from resnetx.errors import ConfigError, on_one_line, visible
@@ -136,9 +138,18 @@ def _complain(sentence: str) -> None:
     print(wrapped(on_one_line(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
 
 
+_UNWRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)  # whatever was done with a file, it was to be written
+
+
 def _refused(error: OSError) -> int:
     """Reports an error of the system, with the file or stream; status 2."""
     where = error.filename or ("standard output" if _is_of_output(error) else "")
+    if error.filename and error.errno in _UNWRITABLE:
+        _complain(
+            f"{where}: cannot be written ({error.strerror}); free space or make it writable, or set another folder "
+            "(results=, out=)"
+        )
+        return 2
     if isinstance(error, FileNotFoundError) and where:
         _complain(f"{where}: no such file; expected the path of one that exists")
         return 2
@@ -245,6 +256,13 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     everything = asks and "--all" in words  # of a verb that may have no such flag
     if everything:
         words = [word for word in words if word != "--all"]
+    verb = next((place for place, word in enumerate(words) if not word.startswith("-")), 0)
+    if (
+        verb
+        and words[verb] in VERBS
+        and set(words[:verb]) <= {"-q", *(f"--{flag}" for flag in VERBS[words[verb]].flags)}
+    ):
+        words = [words[verb], *words[:verb], *words[verb + 1 :]]  # flags before the verb
     parser = _parser(everything)
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
@@ -287,11 +305,13 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
-            known = ", ".join(f"--{flag}" for flag in flags)
+            known = ", ".join([*["-q"] * ("json" in flags), *(f"--{flag}" for flag in flags)])
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
+        if OVERRIDE.match(before) and re.search(r"=[\d.]+\Z", before) and word.isalpha() and word not in VERBS:
+            raise ConfigError(f"{before} {word}: a value with a blank is in quotes: {key_of(before)}='VALUE'")
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
     for word in (name for words_of in others if not Path(words_of).exists() for name in words_of.split(",")):
@@ -300,11 +320,13 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{word}: a number of what? write {what or f'KEY={word}'}")
         if elsewhere := named_elsewhere(verb, word):
             raise ConfigError(f"{word}: {elsewhere}")
-        if not is_name(word) or is_system(word):
+        if ":" in word and reads(VERBS[verb].settings, key := word.partition(":")[0]):
+            raise ConfigError(f"{word}: a setting is written with =: {key}={word.partition(':')[2]}")
+        if is_system(word) or re.search(r"[/.]", word) or (verb, word) in (("topology", "new"), ("lab", "--")):
             continue
         if near := near_name(verb, word):
             raise ConfigError(f"{word}: no such file, and no name that is known; did you mean {near}?")
-        if VERBS[verb].names_systems:
+        if is_name(word) and {"systems", "study", "model"} & {*VERBS[verb].settings}:
             raise ConfigError(f"{word}: no such file, and no name that is known; `resnetx list` has the names")
     if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
@@ -367,7 +389,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if match := re.match(r"argument VERB: invalid choice: '(.*?)' \(", message):
             near = difflib.get_close_matches(match[1], VERBS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
+            hint = f"did you mean {near[0]}?" if near else verb_of(match[1]) or "`resnetx --help` lists the verbs"
             raise ConfigError(f"{match[1]}: no such verb; {hint}")
         raise ConfigError(message)
 

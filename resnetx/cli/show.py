@@ -177,9 +177,9 @@ def fitting_rows(most: int = ROWS) -> int:
     return most
 
 
-def in_brief() -> bool:
-    """Whether a screen was too long, and is said in brief."""
-    return _screen.brief >= BRIEF
+def in_brief(step: int = BRIEF) -> bool:
+    """Whether a screen was too long, and is said in brief; `step`: how briefly at least."""
+    return _screen.brief >= step
 
 
 def everything() -> bool:

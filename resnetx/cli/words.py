@@ -161,6 +161,8 @@ def names_as_settings(verb: str, paths: Sequence[str], overrides: Sequence[str])
 
 def _as_called(verb: str, word: str) -> str:
     """A name as it is written here: AlexNet is alexnet, ResNet-50 is resnet50, dgxh100 is dgx-h100."""
+    if " " in word and not _is_on_disk(word):  # several in quotes
+        return ",".join(_as_called(verb, name) for name in re.split(r"[\s,]+", word.strip(" ,")))
     if not is_name(word) or VERBS[verb].name == "list":
         return word
     alike = {name for name in _known_names(verb) if squeezed(name) == squeezed(word)}
@@ -217,6 +219,19 @@ def _is_study(word: str) -> bool:
     return is_name(word) and (CONFIGS / "study" / f"{word}.yaml").is_file()
 
 
+def verb_of(word: str) -> str:
+    """What to write instead of a name alone, which says nothing of what is asked of it; "" of a word that is none."""
+    if is_name(word):
+        word = next((name for verb in ("predict", "sweep") for name in [_as_called(verb, word)] if name != word), word)
+    if is_system(word):
+        return f"it is a system: resnetx topology {word}, or resnetx predict {word} model=resnet50"
+    if _is_model(word):
+        return f"it is a model: resnetx describe {word}, or resnetx predict gx8 {word}"
+    if _is_study(word):
+        return f"it is a study: resnetx sweep {word}, or resnetx describe {word}"
+    return f"it is a result: resnetx explain {word}, or resnetx report {word}" if _is_on_disk(word) else ""
+
+
 def named_elsewhere(verb: str, word: str) -> str:
     """Of a system or a model that this verb does not take what it is, and which one shows it; "" of all others."""
     if not is_name(word) or verb == "list":
@@ -270,6 +285,7 @@ def words_inside(words: list[str]) -> list[str]:
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
 _NO_TEXT = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)|true|false", re.IGNORECASE)
+_SEVERAL = re.compile(r"\d+(?:[\s,]+\d+)+|[a-z][\w.-]*(?:[\s,]+[a-z][\w.-]*)+", re.IGNORECASE)  # with blanks
 _RANGE = re.compile(r"(\d{1,9})(?:\.\.|-)(\d{1,9})")
 # Of a map, by the type of its keys: numbers have numbers.
 _PAIRS = {int: re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), str: re.compile(r"[\w.-]+:[^:/]+")}
@@ -347,6 +363,9 @@ def _bracketed(word: str, verb: str | None) -> str:
     key, _, value = word.partition("=")
     if not value or re.search(r"[\[\]{}()'\"\\]", value):
         return word
+    if " " in value and key in TABLE and TABLE[key].takes_list(verb or "") and _SEVERAL.fullmatch(value):
+        value = re.sub(r"[\s,]+", ",", value)  # in quotes: gpus="1 2 4"
+        word = f"{key}={value}"
     items = value.split(",")
     if _are_pairs(key, items):
         maps = _maps(items)

@@ -240,8 +240,21 @@ class Iteration:
         return scaling_errors().of_point(self.point)
 
     @cached_property
+    def given_error(self) -> float | None:
+        """Of the rate that the iteration has because it is known there, relative; null: it has none.
+
+        What stands in place of a described link, or of the input that was read, is not in such a rate.
+        """
+        point, rates = self.point, self.point.workload.scaled
+        if rates is None or rates.synthetic or point.deployment.as_described is not point.deployment:
+            return None
+        return rates.error if rates.have(point.gpus, point.batch_size, self.time_s) else None
+
+    @cached_property
     def interval_by_scaling_s(self) -> list[float]:
-        """The iteration with what scaling costs at both ends of what that may be."""
+        """The iteration with what scaling costs at both ends of what that may be; a known one as its rate may be."""
+        if self.given_error is not None:
+            return [self.time_s * max(1 - self.given_error, LEAST_COMPUTE), self.time_s * (1 + self.given_error)]
         error = self.scaling_error
         unknown = CPU_RANKS_ERROR if self.point.gpus > 1 else 0.0
         if self.point.deployment.lab:
@@ -268,7 +281,9 @@ class Iteration:
 
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
-        """The iteration with compute times at both ends of what they may be."""
+        """The iteration with compute times at both ends of what they may be; a known one is as long all the same."""
+        if self.given_error is not None:
+            return [self.time_s, self.time_s]
         return self._between(*self._by_compute(*self.compute_error))
 
     @cached_property
@@ -277,6 +292,8 @@ class Iteration:
 
         Each is the logarithm of how much longer, or shorter, the iteration is with that part at its worst, or best.
         """
+        if self.given_error is not None:
+            return self.interval_by_scaling_s
         shorter, longer = zip(*map(self._deviation, [*self._parts_s, self.interval_by_scaling_s]), strict=True)
         return [self.time_s * exp(-hypot(*shorter)), self.time_s * exp(hypot(*longer))]
 
@@ -299,6 +316,8 @@ class Iteration:
     @cached_property
     def deviations(self) -> Deviations:
         """How much each of these changes the iteration."""
+        if self.given_error is not None:
+            return ((0.0, 0.0),) * len(self.stretches), self._deviation(self.interval_by_scaling_s)
         computing_s = [self._between(*ends) for ends in self.stretches[:-2]]
         parts = map(self._deviation, [*computing_s, *self._beside_computing_s])
         return tuple(parts), self._deviation(self.interval_by_scaling_s)

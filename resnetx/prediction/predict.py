@@ -25,6 +25,7 @@ import msgspec
 
 from resnetx import host
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
+from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import link_kinds
 from resnetx.prediction import compute, messages
@@ -38,6 +39,7 @@ from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, Modelled
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput, Sensitivity
+from resnetx.request import Request
 from resnetx.workloads.counts import parts_of
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -137,7 +139,8 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     """The setting with what the known rates of several GPUs say of the machine as it is described."""
     if workload.scaled is None:
         return setting
-    plain, on = replace(setting, residual=None, straggler=1.0), deployment.as_described
+    # `beyond_s` is of the point's own GPUs: a known rate of others has what it takes there
+    plain, on = replace(setting, residual=None, straggler=1.0, beyond_s=0.0), deployment.as_described
     if workload.scaled.synthetic and workload.request is not None:
         workload = replace(workload, request=msgspec.structs.replace(workload.request, input=SyntheticInput()))
     scaled = workload.scaled
@@ -313,8 +316,31 @@ def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> l
                 except ConfigError as error:
                     made[placement] = missing(point, "refused", str(error))
                 base = base or made[placement].iteration
+        last = max(made, key=lambda placement: (made[placement].point.outcome == "ok", len(placement[0])), default=None)
+        if last is not None:
+            made[last] = _with_graph(made[last])
         points += (made[placement].of_curve(curve.varied) for placement in curve.placements)
     return points
+
+
+LOST = 0.09  # of a step to launching, from which a CUDA graph is predicted, too
+
+
+def _with_graph(sourced: SourcedPoint) -> SourcedPoint:
+    """The point with what its step would take as a CUDA graph, where launching is a loss and that is possible."""
+    iteration, run = sourced.iteration, sourced.point.request
+    lost = sum(part.share for part in sourced.point.parts if part.name == "launching")
+    if not isinstance(iteration, Iteration) or not isinstance(run, Request) or lost < LOST:
+        return sourced
+    workload = iteration.point.workload
+    request = msgspec.structs.replace(workload.request or run, graph=True)
+    try:
+        check(msgspec.structs.replace(run, graph=True))
+        other = simulated(replace(iteration.point, workload=replace(workload, request=request)))
+        times_s = [other.time_s, *other.interval_s]
+    except ConfigError:
+        return sourced
+    return replace(sourced, point=msgspec.structs.replace(sourced.point, with_graph_s=times_s))
 
 
 # ---- by processes ---------------------------------------------------------------------------------------------------

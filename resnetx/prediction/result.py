@@ -324,6 +324,7 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"
         off = CPU_RANKS_ERROR if error is None else max(error.slower, error.faster)
+        off = off if iteration.given_error is None else iteration.given_error
         return (PredictionInput(what, residual.text(point.gpus, point.deployment.unit), origin, rates.where, off),)
     if error is None:
         if point.gpus == 1 or point.deployment.lab is not None:  # where all that was measured is told

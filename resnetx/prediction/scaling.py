@@ -12,6 +12,7 @@ case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import cache
 from math import expm1, log2
@@ -35,6 +36,7 @@ from resnetx.prediction.host_step import (
 from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
 from resnetx.prediction.step import Compute, HostShare, StepTimes
+from resnetx.request import Request
 from resnetx.settings.files import PUBLISHED, settings
 from resnetx.settings.setting_types import value_word, written
 
@@ -315,22 +317,49 @@ class Undecided:
         return self.slow
 
 
-def _words(point: Point) -> str:
-    """The settings of a point's workload, as they are typed; of an imported one none are known."""
-    request = point.workload.request
-    if request is None:
-        return ""
-    model, typed = request.model, dict[str, Any](model=request.model.kind)
+# Settings that need not be said, as `predict` has them.
+_USUAL = {
+    "scaling": "strong", "input": "synthetic", "precision": "fp32", "optimizer": "sgd", "graph": False,
+    "accumulate": 1, "checkpointing": False, "strategy": "bucket", "gradients": "fp32",
+}  # fmt: skip
+
+
+def _asked_again(point: Point, **other: str) -> str:
+    """The command that predicts a point by itself, with other settings: what tells it apart, and what was typed."""
+    workload, setting, deployment = point.workload, point.setting, point.deployment
+    request, trace, system = workload.request, workload.trace, deployment.described
+    asked, usual, typed = dict[str, Any](), {**_USUAL, "library": system.library}, dict(setting.typed)
+    if request is not None and trace is None:
+        asked |= _model_words(request)
+    weak = workload.scaling == "weak"
+    asked |= {"batch_size": point.batch_size // point.gpus if weak else point.batch_size, "scaling": workload.scaling}
+    if request is not None and trace is None:
+        asked |= {"precision": request.precision, "input": request.input.kind, "optimizer": request.optimizer.kind}
+    if request is not None:
+        asked |= {name: getattr(request, name) for name in ("graph", "accumulate", "checkpointing")}
+    elif trace is not None:
+        usual["scaling"] = "weak"
+    asked |= {"framework": setting.framework} if setting.framework else {"strategy": workload.strategy.kind}
+    asked |= {"gradients": setting.gradients, "library": deployment.library}
+    if system.nodes > 1:
+        asked |= {"nodes": system.nodes, "network": system.network, "nics": system.nics}
+    traced = [] if trace is None else [trace.source if request else workload.path]
+    name = typed.pop("systems", system.node_name)
+    said = {key: value for key, value in asked.items() if value != usual.get(key)}
+    left = (word for key, word in typed.items() if key not in asked)
+    return shlex.join(
+        ["resnetx", "predict", *traced, name, *written(said), *left, *written({"gpus": point.gpus, **other})]
+    )
+
+
+def _model_words(request: Request) -> dict[str, Any]:
+    """The settings of a model, as far as they are not as usual."""
+    model = request.model
     usual = {line.name: line.default for line in settings() if line.of == model.kind}
     dials = {f"model.{name}": value for name, value in msgspec.structs.asdict(model).items() if value is not None}
-    typed |= {name: value for name, value in dials.items() if value_word(value) != usual.get(name, value_word(value))}
-    if request.image_size != model.image_size:
-        typed |= {"image_size": request.image_size}
-    if point.workload.scaling == "weak":
-        typed |= {"batch_size": point.batch_size // point.gpus, "scaling": "weak"}
-    else:
-        typed |= {"batch_size": point.batch_size}
-    return " " + " ".join(written(typed))
+    said = {name: value for name, value in dials.items() if value_word(value) != usual.get(name, value_word(value))}
+    size = {"image_size": request.image_size} if request.image_size != model.image_size else {}
+    return {"model": model.kind, **said, **size}
 
 
 def left_open(point: Point) -> Undecided | None:
@@ -362,7 +391,7 @@ def _staged(point: Point) -> Undecided | None:
         return None
     boxes = (fastest_paths(deployment.bus_Bps), STAGED["shared"])
     fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)
-    closing = closing_command(deployment.node_gpus)
+    closing = closing_command(deployment.node_gpus, deployment.transport)
     return Undecided(
         "whether the GPUs share one path through the host is neither told (staged=) nor measured",
         "GPUs that are no peers send through the host, each by a path of its own (staged=per-gpu, the fast end) or all "
@@ -383,20 +412,12 @@ def _one_process(point: Point) -> Undecided | None:
     if len(point.ranks_of_nodes) > 1 and point.workload.precision in HALF:
         launching_s += HALF_s
     slow = replace(point.workload, strategy=After())
-    described = point.deployment.described
-    _, _, system = described.name.rpartition("x ")
-    joined = system != described.name and described.nodes > 1
-    usual = {"precision": "fp32", "framework": None, "gradients": "fp32", "nodes": None}
-    asked: dict[str, str | int | None] = {"precision": point.workload.precision, "framework": point.setting.framework}
-    asked |= {"gradients": point.setting.gradients, "nodes": described.nodes if joined else None}
-    same = "".join(f" {word}" for word in written({name: asked[name] for name in asked if asked[name] != usual[name]}))
-    closing = f"resnetx predict {system}{_words(point)}{same} gpus={point.gpus} launch_mode=process-per-gpu"
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node: to start their work takes nothing (the fast end), or 40 us for each "
         "gradient tensor and GPU, with all messages behind the backward pass (the slow end). calibration= takes its "
         "rates as you measure them; of a process for each GPU it is known (launch_mode=process-per-gpu).",
-        closing,
+        _asked_again(point, launch_mode="process-per-gpu"),
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
     )

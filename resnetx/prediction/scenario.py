@@ -90,10 +90,11 @@ def on_bus(told: StagedPaths, bus_Bps: float) -> StagedPaths:
     return told if told.power else replace(told, faster=log(fastest_paths(bus_Bps).rate_Bps / told.rate_Bps))
 
 
-def closing_command(node_gpus: int) -> str:
+def closing_command(node_gpus: int, transport: Transport) -> str:
     """The measurement that shows the class of a box with so many GPUs."""
     counts = ",".join(str(gpus) for gpus in SHOWN_BY if gpus <= node_gpus) if node_gpus != 3 else "2,3"
-    return f"resnetx bench collective=allreduce gpus={counts} size=64MiB"
+    forced = f" transport={transport}" * (transport != "auto")
+    return f"resnetx bench collective=allreduce gpus={counts} size=64MiB{forced}"
 
 
 def measured_paths(by_gpus: Mapping[int | None, MeasuredCollective]) -> StagedPaths | None:
@@ -139,6 +140,7 @@ class Workload:
     scaling: Literal["strong", "weak"] = "strong"  # weak: its batches grew with the number of GPUs
     rates: StatedRates | None = None  # of one GPU, where they are known; never together with a trace
     scaled: ScaledRates | None = None  # of several GPUs, where they are known
+    path: str = ""  # of an imported trace, as it is given
 
     @classmethod
     def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Workload":
@@ -157,14 +159,16 @@ class Workload:
         )
 
     @classmethod
-    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Workload":
+    def of_import(
+        cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong", path: str = ""
+    ) -> "Workload":
         """A workload of which no more is known than its trace: a layer's gradients count as one tensor."""
         gradients = HashedTuple(
             Gradient(layer.name, layer.gradient_bytes // counts.BYTES_PER_PARAMETER)
             for layer in reversed(trace.batches[0].times.layers)
             if layer.gradient_bytes
         )
-        return cls(trace.workload, strategy, "fp32", gradients, trace=trace, scaling=scaling)
+        return cls(trace.workload, strategy, "fp32", gradients, trace=trace, scaling=scaling, path=path)
 
     @cached_property
     def gradient_bytes(self) -> int:
@@ -359,6 +363,7 @@ class TrainingSetup:
     sensitivity: bool = False
     timeline: bool = False
     costs: ScalingCosts | None = None  # null: as fitted to published rates
+    typed: tuple[tuple[str, str], ...] = ()  # (setting, word) as given, for a command that asks again
     residual: Residual | None = None  # of steps on several GPUs, by rates that are known; null: as modelled
 
     @property

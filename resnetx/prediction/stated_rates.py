@@ -207,6 +207,7 @@ def _on_line(low: int, low_s: float, high: int, high_s: float, images: int) -> f
 
 LARGEST = 10.0  # times as long or as short as modelled: beyond it, the rate is of something else
 EXACT = 1e-11  # of the factor and of the message, relative
+AS_GIVEN = 1e-6  # of a step, relative: so near it is the one that a rate is of
 CLEAR = 0.06  # of a step, from which messages take what is not modelled: three times the error of a rate
 MOST_GROWTH = 1.0  # power of the number of GPUs: all of them share one path
 
@@ -234,6 +235,12 @@ class ScaledRates:
     nodes: frozenset[str] = frozenset()  # that they were measured on
     synthetic: bool = False  # of the same with synthetic input, which is not the one that is predicted
     exchange_s: tuple[tuple[int, float], ...] = ()  # GPUs, and what messages cost of a step, by runs without exchange
+    error: float = RATE_ERROR  # relative; a rate is this close in nine cases of ten
+
+    def have(self, gpus: int, images: int, step_s: float) -> bool:
+        """Whether a step is one that a rate is of: as many GPUs and images, and as long."""
+        own = (count_rate for *count, count_rate in self.by_gpus if count == [gpus, images])
+        return any(abs(step_s * rate - images) <= AS_GIVEN * images for rate in own)
 
     def residual(
         self, modelled: Callable[[int, int], ModelledStep], node_gpus: int, clear: float = CLEAR

@@ -140,6 +140,8 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     parts: list[TimePart] = msgspec.field(
         default_factory=list
     )  # where the time of the step goes, over `baseline_gpus`; []: not known
+    # With graph=true, where launching is a loss on the most GPUs and that is possible: [iteration, both ends]; else []
+    with_graph_s: list[Time] = msgspec.field(default_factory=list)
     limited_by: Limit | None
     limit_share: float | None  # of the iteration that would be saved if it cost nothing
     memory_bytes: int | None

@@ -1,6 +1,7 @@
 """What all records are made by: files, written whole or not at all, and values that cannot be known."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -141,12 +142,17 @@ def _encoded(path: Path, content: msgspec.Struct) -> bytes:
     raise RecordError(f"{path}: not written, as it is {too_large(kind)}")
 
 
+def _in_words(kind: type) -> str:
+    """ "bench record" of BenchRecord."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
+
+
 def read(path: Path, kind: Any, what: str = "") -> Any:
     """The struct of type `kind` in a JSON file; a `RecordError` or `NewerRecordError` says why it cannot be read.
 
     `what`: it should be, for the sentence; unless given, the name of the type.
     """
-    file = File(path, what or f"a {kind.__name__} of resnetx", MAX_BYTES)
+    file = File(path, what or f"a {_in_words(kind)} of resnetx", MAX_BYTES)
     try:
         data = file.content()
         schema = decode(file, data, _Versioned).schema

@@ -21,7 +21,7 @@ from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side_of
 from resnetx.reporting.study_results import settings_label, varying_settings
-from resnetx.reporting.worth import AS_GOOD, enough
+from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval, two_ends
 
@@ -229,15 +229,17 @@ def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
 
 
 def without_speedup(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
-    """Those among others with a speed-up that have none, as they are their own baseline."""
+    """Those among others with a speed-up that have none, as they are their own baseline; of fewer nothing is asked."""
     alone = [curve for curve in curves if curve.able and _alone(curve.last, curve)]
-    return alone if len(alone) < sum(bool(curve.able) for curve in curves) else []
+    silent = [curve for curve in alone if curve.points[0].gpus == curve.last.gpus]  # else the reason is said
+    return silent if len(alone) < sum(bool(curve.able) for curve in curves) else []
 
 
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
-    faster = lead(_margin(enough, point)) == "ahead"
+    slower = (enough.images_per_s or 0) < (point.images_per_s or 0)
+    faster = not slower and lead(_margin(enough, point)) == "ahead"
     does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
     if not faster and (enough.images_per_s or 0) < (point.images_per_s or 0) * (1 - AS_GOOD):
         return f"More than {fewer} add{'s' * one} little: use {enough.gpus}."
@@ -249,7 +251,13 @@ def _margin(fewer: PredictedPoint, more: PredictedPoint) -> Estimate:
     if fewer.gpus == more.baseline_gpus and more.speedup and more.speedup_interval:
         low, high = more.speedup_interval
         return Estimate(value=more.speedup, low=low, high=high)
-    return ratio(side_of(fewer), side_of(more))
+    return _over(fewer, more)
+
+
+def _over(one: PredictedPoint, other: PredictedPoint) -> Estimate:
+    """The rate of one point over that of another; with weak scaling their batches differ."""
+    steps, times = ratio(side_of(one), side_of(other)), one.batch_size / other.batch_size
+    return Estimate(value=steps.value * times, low=steps.low * times, high=steps.high * times)
 
 
 def _ranked(curves: Sequence[PredictedCurve]) -> str:
@@ -264,7 +272,7 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
         return f"strategy={curve.strategy}" if name == "strategy" else str(getattr(curve, name))
 
     def over(ahead: PredictedCurve, behind: PredictedCurve) -> str:
-        margin = ratio(side_of(ahead.last), side_of(behind.last))
+        margin = _over(ahead.last, behind.last)
         value, low, high = to_interval(margin.value, margin.low, margin.high)
         if lead(margin) == "ahead":
             return f"{value} times ({low} to {high}) as fast as {called(behind)}"
@@ -487,6 +495,15 @@ def rate_ends(point: PredictedPoint) -> tuple[str, str, str]:
     return to_interval(point.images_per_s, point.batch_size / high_s, point.batch_size / low_s)
 
 
+def with_graph(point: PredictedPoint) -> str:
+    """What graph=true would do on as many GPUs, where that is predicted to help."""
+    if not point.with_graph_s or not point.iteration_s or point.iteration_s < LEAST_GAIN * point.with_graph_s[0]:
+        return ""
+    rate, slow, fast = (point.batch_size / time_s for time_s in (point.with_graph_s[0], *point.with_graph_s[:0:-1]))
+    told, low, high = to_interval(rate, slow, fast)
+    return f"with graph=true {told} {rate_unit([point])} ({low} to {high})"
+
+
 def speedup_text(point: PredictedPoint) -> str:
     """ "1.9 times (1.3 to 2.4)"."""
     assert point.speedup is not None, f"{point.workload} on {point.gpus} GPUs has no speed-up"
@@ -565,14 +582,17 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     """
     level = made.interval_level if isinstance(made.interval_level, float) else 0.9
     tenth = f"{level * 10:.0f} of 10 measurements should lie inside"
-    doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
+    told = {line.what for line in made.inputs}
+    doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last, told))]
     most = max(doubts, default=None)
     sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
     if all(curve.last.open for curve in curves) and curves:
         return sentences  # rates of determined points say nothing of these
+    able = [point for curve in curves for point in curve.able]
+    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or _is_given(point) for point in able):
+        return sentences
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     domains = [domain for domain in made.domains if _is_of(domain, kinds)]
-    able = [point for curve in curves for point in curve.able]
     given = all(point.compute_source in ("stated", "measured") for point in able)
     # Published batches grow with the GPUs: how a rate changes with the batch has errors of its own.
     smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
@@ -583,15 +603,17 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
             for domain in made.domains
             if domain.what.startswith(AN_EIGHTH) and domain.what.endswith(read)
         ]
+    compared: dict[str, list[str]] = {}  # by what was given
     for domain in domains:
         kind = f" ({domain.what.partition(': ')[2]})" if len(kinds) > 1 else ""
         if smaller:
             sentences.append(f"{domain.points} of several GPUs{kind} {domain.mean_error:.1%}")
         else:
-            one = "" if given or domain.what.startswith("two gloo") else ", given one GPU's"
-            one = ", given that of the fewest GPUs" if "of the fewest" in domain.what else one
+            of = "" if given or domain.what.startswith("two gloo") else ", given one GPU's"
+            of = ", given that of the fewest GPUs" if "of the fewest" in domain.what else of
             rates = f"rates{kind}" if kind else "such rates"
-            sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
+            compared.setdefault(of, []).append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}")
+    sentences += [", ".join(told) + of for of, told in compared.items()]
     never = sorted(kinds - {domain.what.partition(": ")[2] for domain in domains})
     if never:
         what = f"no scaling by {' or '.join(never)}" if domains else "no such scaling"
@@ -622,11 +644,18 @@ def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
+def _is_given(point: PredictedPoint) -> bool:
+    """Whether a point of several GPUs has the rate that is known there: then nothing else is doubted of it."""
+    known = [point.iteration_s, point.iteration_s] == point.interval_by_compute_s
+    of_one = point.compute_source in ("stated", "measured")
+    return point.gpus > 1 and of_one and known and point.interval_s == point.interval_by_scaling_s
+
+
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
 
 
-def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
-    """How far off the rate may be for the one thing that is known least, and what would tell."""
+def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | None:
+    """How far off the rate may be for the one thing that is known least, and what would tell; `told`: what is set."""
     if not (point.iteration_s and point.interval_s and point.interval_by_compute_s and point.interval_by_scaling_s):
         return None
     whole, compute, scaling = (
@@ -636,18 +665,36 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
     give_rate = ": give rate="
     if point.compute_source == "stated" and compute > CLOSE:  # this GPU's, at another batch
-        give_rate = f": give rate= at {math.ceil(point.batch_size / point.gpus)}, too"
+        parts = point.gpus * (point.request.accumulate if point.request else 1)
+        give_rate = f": give rate= at {math.ceil(point.batch_size / parts)}, too"
+    elif point.compute_source == "rescaled":  # beside a trace no rate is taken
+        give_rate = ": trace this GPU"
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
-    messages = "messages" if point.gpus > 1 else "input"
-    give_bench = ": give calibration=" if point.gpus > 1 and point.strategy != "server" else ""
+    beside, remedy = _beside(point, told)
+    of_scaling = "the known rate" if _is_given(point) else "what scaling costs"
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
-        (scaling, f"what scaling costs ({math.expm1(scaling):.0%})"),
-        (rest, f"{messages} ({math.expm1(rest):.0%}{give_bench})"),
+        (scaling, f"{of_scaling} ({math.expm1(scaling):.0%})"),
+        (rest, f"{beside} ({math.expm1(rest):.0%}{remedy})"),
     ]
     most = max(doubts)
     return most if most[0] > 0 else None
+
+
+def _beside(point: PredictedPoint, told: Set[str]) -> tuple[str, str]:
+    """Of a point that is doubted for neither computing nor what scaling costs: for what, and what would tell.
+
+    Measured all-reduces say nothing of copies to a parameter server, and the lab takes none.
+    """
+    in_lab = point.request is not None and point.request.lab is not None
+    bench = "" if point.strategy == "server" or in_lab else ": give calibration="
+    step = "" if {"host_step", "host_time"} & told or unit_of_point(point) == "rank" else ": give host_step="
+    remedies = {"communication": ("messages", bench), "input": ("input", ""), "host": ("what its host does", step)}
+    if point.gpus == 1:
+        return remedies["host" if point.limited_by == "host" else "input"]
+    spans = {part.name: part.interval[1] - part.interval[0] for part in point.parts if part.name in remedies}
+    return remedies[max(spans, key=lambda name: spans[name], default="communication")]
 
 
 def compute_source(made: Prediction) -> str:

@@ -1,6 +1,6 @@
 """How many GPUs are worth it, what would change that, and which way to a deadline costs least.
 
-    worth({1: 2300, 2: 3900, 4: 4300, 8: 4300}, {"communication": 0.64, "launching": 0.05})
+    worth({1: 2300, 2: 3900, 4: 4300, 8: 4300}, {"communication": 0.64, "host": 0.05})
 
 As many GPUs are worth it as are needed to be about as fast as the best number of them, or fewer where the last add too
 little (`enough`); what each of the last adds says what they are paid for. What would change it is said of the most
@@ -22,7 +22,6 @@ MOST_MEANS = 2
 _MEANS = {
     "communication": "with faster links",
     "communication and waiting": "with faster links and no late rank",
-    "launching": "with graph=true",
     "smaller batches": "with a larger batch",
     "the rest": "with a larger batch, or graph=true",
     "input": "with a faster loader",
@@ -58,9 +57,11 @@ def worth(
     unit: str = "GPU",
     shown_slower: Callable[[int, int], bool] = lambda fewer, more: True,
     most_lost: Mapping[Any, float] | None = None,
+    otherwise: str = "",
 ) -> str:
     """One sentence; "" where there are no two numbers of GPUs. `lost`: shares of the step on most of them;
-    `most_lost`: the upper ends of their intervals, by which "at most" goes.
+    `most_lost`: the upper ends of their intervals, by which "at most" goes; `otherwise`: what is predicted of that
+    number in another way: "with graph=true 15,000 images/s".
 
     All goes by the rates; `shown_slower`: whether intervals show, too, that more GPUs are slower than fewer.
     """
@@ -88,7 +89,8 @@ def worth(
         f"{gain:.2g}{' times' * (not index)} {mean}"
         for index, (gain, mean) in enumerate(_gains(lost, most_lost or lost))
     ]
-    changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
+    changes = [otherwise] * bool(otherwise) + [f"at most {', '.join(means)}"] * bool(means)
+    changed = f". On {counts[-1]} {'; '.join(changes)}" if changes else ""
     upto = "up to " * bool(fewer and most == counts[-1])
     return f"{upto}{most} {unit}{'s' * (most > 1)}{''.join(told)}{changed}."
 

@@ -487,7 +487,7 @@ SECTIONS = (
             "one GPU's images/s: a number, by batch (32:195,64:219), a run or a study; null: by a trace or a roofline",
             verbs="predict", each="predict", range=Range(1e-6, 10**9, "images/s of one GPU"), path=True, tags="no-lab"),
         Setting("rate_error", float | None, None,
-            "relative error of that rate, in nine cases of ten; null: 0.02, or as its runs differ", verbs="predict",
+            "relative error of known rates, in nine cases of ten; null: 0.02, or as their runs differ", verbs="predict",
             each="predict", range=Range(0, 1, "all of it"), tags="no-lab"),
         Setting("framework", Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None, None,
             "caffe-mpi | cntk | mxnet | tensorflow, or a list: the strategy and overlap of that framework",

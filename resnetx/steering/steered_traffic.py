@@ -207,7 +207,8 @@ def split(given: Point) -> tuple[SteerSettings, Point]:
     own = at_home({key: value for key, value in given.items() if key not in workload})
     settings = struct_of(own, SteerSettings)
     if len(settings.systems) != 1:
-        raise ConfigError(f"systems={settings.systems}: expected a system whose links are steered, as dgx1-v100")
+        asked = f"systems={settings.systems}" if settings.systems else "systems: none is given"
+        raise ConfigError(f"{asked}; expected a system whose links are steered, as dgx1-v100")
     return settings, workload
 
 

@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 
-from resnetx.errors import ConfigError, FileError, shortened, visible
+from resnetx.errors import ConfigError, FileError, shortened, some, visible
 from resnetx.formats import chrome, kineto, logs, six_columns
 from resnetx.formats.chrome import MAX_BYTES, is_json
 from resnetx.formats.kineto import Profile
@@ -368,7 +368,8 @@ def stated(device: str | None, parts: Iterable[str], path: Path) -> str:
     """The device of a file that says nothing of it."""
     if device is None:
         raise ConfigError(
-            f"{path}: does not say on which GPU it was taken; expected device= one of {', '.join(sorted(parts))}"
+            f"{path}: does not say on which GPU it was taken; expected device=, one of "
+            f"{some(sorted(parts), 'resnetx list gpus')}"
         )
     return device
 

@@ -21,12 +21,12 @@ def run(capsys, *words):
         (["train", "batch_siez=3"], "batch_siez: no such setting; did you mean batch_size?"),
         (
             ["train", "model=resnet"],
-            "model=resnet: no such model (did you mean resnetx?); known: alexnet, alexnet32, bert, cifarnet,",
+            "model=resnet: no such model (did you mean resnetx, resnet18 or ",
         ),
         (
             ["train", "model=3"],
-            "model=3: no such model; known: alexnet, alexnet32, bert, cifarnet, densenet100, densenet40, googlenet, "
-            "gptx, mlpx, nasnet, nasnetmobile, python, resnet110, resnet20, resnetx, torchvision",
+            "model=3: no such model; known: alexnet, alexnet32, bert, cifarnet, densenet100 and 11 more "
+            "(`resnetx list`)",
         ),
         (["train", "model.y=3"], "model.y: no such setting; model=resnetx has model.x, model.width, model.classes"),
         (["train", "strategy.foo=3"], "strategy.foo: no such setting; strategy=bucket has strategy.bucket_cap_mb,"),
@@ -46,7 +46,7 @@ def run(capsys, *words):
         (["train", "model.x=[1,4]"], "model.x=[1,4]: more than one case; `resnetx sweep` runs several"),
         (
             ["train", "--fast"],
-            "--fast: `resnetx train` has no such flag; it has --json, --all, --dry-run, --cfg, --config-dir, --help",
+            "--fast: `resnetx train` has no such flag; it has -q, --json, --all, --dry-run, --cfg, --config-dir",
         ),
         (["train", "--multirun"], "--multirun: not supported; use `resnetx sweep`"),
         (["sweep", "results/x"], "results/x: `resnetx sweep` takes no path"),

@@ -126,7 +126,7 @@ def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
         (["{}/node1", "{}/node2", "out={}/node1/mine/study.json"], "study.json: cannot be written (File exists)"),
         (
             ["{}/node1", "{}/node2", "--fast"],
-            "--fast: `resnetx compare` has no such flag; it has --json, --all",
+            "--fast: `resnetx compare` has no such flag; it has -q, --json, --all",
         ),
     ],
 )

@@ -41,7 +41,7 @@ def test_and_in_a_study(tmp_path, secret, text):
     "given", ["${oc.env:A_SECRET}", "../model/alexnet", "alexnet,resnetx", "alexnet\n", None, ["a"]]
 )
 def test_the_choice_of_a_group_is_one_of_its_names(secret, given):
-    with pytest.raises(ConfigError, match=r"no such model.*; known: alexnet, alexnet32, bert, cifarnet") as refusal:
+    with pytest.raises(ConfigError, match=r"no such model( \(did you mean |; known: )(alexnet|resnetx)") as refusal:
         compose({"model": given})
     assert "hunter2" not in str(refusal.value)
 

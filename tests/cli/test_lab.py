@@ -34,7 +34,7 @@ def test_several_systems_are_an_axis():
         (["systems=gx8", "--", "topology"], "topology: expected a verb that runs in the lab: train, sweep, bench"),
         (["systems=gx8", "gpus=2", "--", "train"], "gpus: belongs behind --, to the verb that runs in the lab"),
         (["gx9", "--", "train"], "gx9: the lab has settings"),
-        (["--", "train"], "systems=\\[\\]: expected the systems that the lab builds"),
+        (["--", "train"], "systems: none is given; expected the systems that the lab builds"),
     ],
 )
 def test_what_is_no_lab_is_one_sentence(words, sentence):

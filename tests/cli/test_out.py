@@ -3,6 +3,8 @@
 import pytest
 
 from resnetx.cli import main
+from resnetx.measure import examination
+from resnetx.measure.probes import Finding
 from resnetx.settings.files import CONFIGS
 
 RESULTS = CONFIGS.parent / "results"
@@ -21,6 +23,7 @@ RESULTS = CONFIGS.parent / "results"
 )
 def test_out_has_figures_or_says_why_not(capsys, tmp_path, monkeypatch, words, figures, kept):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(examination, "examine", lambda *asked: [Finding("torch", "ok", "torch 2.15.0", "")])
     (tmp_path / "results").symlink_to(RESULTS)
     main([*words.split(), "out=kept"])
     out, err = capsys.readouterr()
@@ -32,7 +35,7 @@ def test_out_has_figures_or_says_why_not(capsys, tmp_path, monkeypatch, words, f
 
 
 @pytest.mark.dist
-def test_what_is_measured_has_its_record_beside_its_figures(capsys, tmp_path, monkeypatch):
+def test_what_is_measured_has_its_record_beside_its_figures(capsys, tmp_path, monkeypatch, preloaded):
     monkeypatch.chdir(tmp_path)
     words = "model.x=1 model.width=4 batch_size=4 image_size=16 gpus=2 input=synthetic"
     assert main(["verify", *words.split(), "out=kept"]) == 0

@@ -98,6 +98,11 @@ def test_fewer_are_faster_where_the_speedup_of_the_answer_lies_below_one(predict
     assert eight["speedup_interval"][1] < 1
     assert main(["predict", "dgx-h100", "model=mlpx", "precision=bf16", "gpus=1,8"]) == 0
     assert "One GPU is faster: use 1." in " ".join(capsys.readouterr().out.split())
+    slow = ["lab.system=dgx1-p100", "replay=p100-sxm2-16gb", "model=alexnet", "batch_size=256", "strategy=zero1"]
+    _, (_, eight) = predict(*slow, "gpus=1,8")
+    assert eight["speedup_interval"][0] > 1
+    assert main(["predict", *slow, "gpus=1,8"]) == 0
+    assert "More than one rank adds little: use 1." in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_system_that_is_named_twice_is_predicted_once(predict):
@@ -280,6 +285,10 @@ def test_a_price_of_a_node_counts_for_each_of_several(predict, capsys):
     words = ["systems=v100-ib", "model=resnet50", "batch_size=256", "gpus=16"]
     assert main(["predict", *words, "price=v100-ib:10"]) == 0
     assert "(40 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words[:-1], "gpus=8", "price=v100-ib:10"]) == 0  # which are on two of its four nodes
+    assert "(20 an hour)" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", *words[:-1], "gpus=8", "price={4x v100-ib: 33}"]) == 0  # of all of it
+    assert "(33 an hour)" in " ".join(capsys.readouterr().out.split())
     assert main(["predict", *words, "price=gx8:10"]) == 2
     assert "give price=v100-ib:PRICE for an hour of each node" in " ".join(capsys.readouterr().err.split())
 
@@ -585,7 +594,7 @@ def test_validation_holds(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "systems=[]: expected names or files of systems"),
+        ([], "systems: none is given; expected names or files of systems"),
         (["systems=gx9"], "did you mean gx8?"),
         (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
@@ -774,6 +783,31 @@ def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys)
     assert "no speed-up: BERT-base: nothing fewer to compare is predicted;" in capsys.readouterr().out
     main(["predict", "gx8", "model=alexnet,resnetx", "batch_size=64", "gpus=8"])
     assert "no speed-up" not in capsys.readouterr().out
+    main(["predict", "dgx1-v100", "model=vgg16", "batch_size=256", "precision=fp32,fp16", "gpus=1,8"])
+    shown = capsys.readouterr().out
+    assert "not predicted: on 1 GPU: needs 21.2 GB" in shown and "no speed-up" not in shown  # which was asked for
+
+
+def test_systems_on_other_numbers_of_gpus_are_compared_by_images_not_by_steps(predict, capsys):
+    words = ["summit", "nodes=2,4", "network=edr100", "model=resnet50", "batch_size=64", "scaling=weak", "gpus=12,24"]
+    _, found = predict(*words)
+    rates = {(point["system"], point["gpus"]): point["images_per_s"] for point in found}
+    assert rates["4x summit", 24] > 1.9 * rates["2x summit", 12]
+    assert main(["predict", *words, "-q"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    times = re.search(r"4x summit trains .* (\d\.\d+) times \(.*\) as fast as 2x summit", said)
+    assert times and float(times[1]) == pytest.approx(rates["4x summit", 24] / rates["2x summit", 12], rel=0.02)
+
+
+def test_where_batches_are_split_into_parts_a_rate_is_asked_for_at_the_images_of_one(capsys):
+    words = ["dgx-a100", "model=resnet50", "batch_size=256", "precision=bf16", "rate=32:1500", "accumulate=2"]
+    assert main(["predict", *words]) == 0
+    assert "give rate= at 16, too" in " ".join(capsys.readouterr().out.split())
+
+
+def test_settings_of_several_values_are_assumed_once(capsys):
+    main(["predict", "dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8", "gradients=bf16,fp32"])
+    assert "assumed: gradients.\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,37 @@ def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates
     assert widths[1] < 0.75 * widths[0]  # so close were rates of several nodes that were given another
 
 
+@pytest.mark.parametrize(("words", "error"), [([], 0.02), (["rate_error=0.05"], 0.05)])
+def test_the_very_point_that_is_known_is_as_sure_as_its_rate(predict, rates, words, error):
+    one = ["systems=dgx1-v100", "model=resnet50", "batch_size=256", "rate=32:300,256:350", *words]
+    _, (alone, two, eight) = predict(*one, "gpus=1,2,8", rates("{8: 2200}"))
+    ends = [(1 - error) * 256 / 2200, (1 + error) * 256 / 2200]
+    assert eight["interval_s"] == eight["interval_by_scaling_s"] == pytest.approx(ends)
+    assert eight["interval_by_compute_s"] == [eight["iteration_s"]] * 2
+    assert alone["interval_s"] == pytest.approx([(1 - error) * 256 / 350, (1 + error) * 256 / 350])
+    of_both = math.hypot(*[math.log1p(error)] * 2)  # of a speed-up, two rates that are known apart
+    assert math.log(eight["speedup_interval"][1] / eight["speedup"]) == pytest.approx(of_both, rel=0.05)
+    assert two["interval_s"][1] / two["iteration_s"] > 1.05  # another number, which has errors of its own
+
+
+@pytest.mark.parametrize("words", [["straggler=1.5"], ["what_if.bandwidth={nvlink2: 2}"]])
+def test_what_changes_a_point_that_is_known_leaves_it_the_errors_of_a_prediction(predict, rates, words):
+    _, (eight,) = predict("systems=dgx1-v100", "model=resnet50", "batch_size=256", "rate=32:300", "gpus=8", *words,
+                          rates("{8: 2200}"))  # fmt: skip
+    assert eight["interval_s"][1] / eight["iteration_s"] > 1.05
+
+
+def test_of_a_point_that_is_known_its_rate_is_doubted_and_no_other_rates_are_named(rates, capsys):
+    words = ["systems=dgx1-v100", "model=resnet50", "batch_size=256", "rate=32:300,256:350", rates("{8: 2200}")]
+    assert main(["predict", *words, "gpus=1,8"]) == 0
+    assert (
+        "\nsure: 9 of 10 measurements should lie inside; most doubt: the known rate (2%).\nmore"
+        in capsys.readouterr().out
+    )
+    assert main(["predict", *words, "gpus=1,4"]) == 0
+    assert "what scaling costs" in capsys.readouterr().out
+
+
 def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, rates):
     words = [*CLUSTER, *RESNET50, "gpus=[16]", "rate=1394", rates("{16: 12000}"), "strategy=after"]
     _, (plain,) = predict(*words)

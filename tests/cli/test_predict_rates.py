@@ -19,6 +19,7 @@ from resnetx.reporting.predicted_answer import compute_source, predicted_curves,
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # ResNet/1, batch 16, two CPU ranks
 VARIATION = scaling_errors().costs.variation  # ranks wait for the slowest
 RESNET50 = ["systems=dgx1-p100", "model=torchvision", "model.name=resnet50", "scaling=weak", "strategy=after"]
+H100_TRACE = QUICKSTART.parents[1] / "h100" / "trace"  # ResNet-50 in bf16
 ON_CPUS = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=[1,2]"]
 
 
@@ -287,6 +288,13 @@ def test_only_buckets_of_networks_for_images_are_compared_with_72_rates(strategy
     assert not any("such rates" in sentence for sentence in sentences)
 
 
+def test_what_such_predictions_were_given_is_said_once():
+    point = {"systems": "dgx1-v100", "model": "alexnet", "batch_size": 256, "gpus": 8}
+    (told,) = [said for said in sure_of(**point, strategy=["bucket", "server"])[1] if "were predicted" in said]
+    assert told.count("were predicted") == 2
+    assert told.count("given one GPU's") == 1 and told.endswith(", given one GPU's")
+
+
 def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(capsys, monkeypatch):
     """What one more run on one GPU would tell stands where it is doubted most, and leaves room for what helps."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -359,3 +367,76 @@ def test_rows_that_were_modelled_after_they_were_measured_say_so():
     rows = {domain.what.partition(" ")[0]: domain.what for domain in domains(in_lab=True)}
     assert "after these were measured (before, a mean of 8.5% and a worst of 17.4%)" in rows["ZeRO-1"]
     assert "after these were measured (before, a mean of 0.7% and a worst of 2.3%)" in rows["batches"]
+
+
+def doubted(words, capsys):
+    capsys.readouterr()
+    assert main(["predict", *words]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    return shown.partition("doubt: ")[2].partition(")")[0] + ")"
+
+
+@pytest.mark.parametrize(
+    ("words", "doubt", "calibrates"),
+    [
+        (["gx8", "model=alexnet", "batch_size=256", "gpus=8", "rate=32:2000,256:2400"], "messages (", True),
+        (["dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8", "rate=32:2000", "strategy=server"], "messages (",
+         False),
+        (["model=alexnet", "lab.system=dgx1-p100", "replay=p100-sxm2-16gb", "batch_size=256", "gpus=8"], "messages (",
+         False),
+        (["gx8", "model=alexnet", "batch_size=1024", "gpus=8", "rate=128:2500", "input=torchvision"], "input (", None),
+    ],
+)  # fmt: skip
+def test_no_advice_names_what_is_refused(words, doubt, calibrates, capsys, tmp_path):
+    bench = tmp_path / "bench.yaml"
+    bench.write_text("source: mine\ngpus: 8\npoints: [{size: 1e6, time_us: 200}, {size: 1e8, time_us: 9000}]\n")
+    said = doubted(words, capsys)
+    assert said.startswith(doubt)
+    assert ("give calibration=" in said) == bool(calibrates)
+    if calibrates is not None:
+        assert (main(["predict", *words, f"calibration={bench}"]) == 0) == calibrates
+
+
+def test_a_step_that_its_host_limits_is_doubted_for_its_host(capsys):
+    words = [str(H100_TRACE), "systems=dgx-h100", "gpus=1,8"]
+    assert doubted(words, capsys).startswith("what its host does (") and "give host_step=" in doubted(words, capsys)
+    assert "give" not in doubted([*words, "host_step=8ms"], capsys)
+
+
+def test_beside_a_trace_of_another_gpu_no_rate_is_asked_for(capsys):
+    assert "one GPU's step" in (said := doubted([str(H100_TRACE), "systems=dgx-a100", "gpus=1"], capsys))
+    assert said.endswith(": trace this GPU)")
+    assert main(["predict", str(H100_TRACE), "systems=dgx-a100", "gpus=1", "rate=2000"]) == 2
+
+
+H100_RATES = QUICKSTART.parents[1] / "h100" / "one-gpu"
+ON_H100 = ["dgx-h100", "model=resnet50", "precision=bf16", "batch_size=256", "gpus=1,8"]
+
+
+def test_runs_of_the_same_workload_that_were_trained_otherwise_are_refused_by_what_differs(capsys):
+    for word, was in (("graph=true", "graph=false"), ("optimizer=adamw", "optimizer=sgd")):
+        assert main(["predict", *ON_H100, f"rate={H100_RATES}", word]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"its runs of resnet50, 224 pixels, bf16 on one GPU have {was}, and {word} is predicted" in said
+
+
+@pytest.mark.parametrize("rate", ["rate=256:3988", None])
+def test_what_a_graph_is_worth_is_what_is_predicted_of_it(rate, predict, capsys):
+    words = [*ON_H100, *filter(None, [rate])]
+    _, (_, eight) = predict(*words)
+    _, (_, graphed) = predict(*words, "graph=true")
+    assert eight["with_graph_s"] == pytest.approx([graphed["iteration_s"], *graphed["interval_s"]])
+    assert graphed["with_graph_s"] == []
+    assert main(["predict", *words, "graph=true"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("   8 "))
+    told, low, _, high = row.split()[1:5]
+    assert main(["predict", *words]) == 0
+    assert f"with graph=true {told} images/s ({low} to {high})" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", [["strategy=server"], ["strategy=fsdp"], ["optimizer=adamw"], ["accumulate=2"]])
+def test_a_graph_that_is_refused_is_worth_nothing(words, predict, capsys):
+    _, (_, eight) = predict(*ON_H100, *words)
+    assert {part["name"]: part["share"] for part in eight["parts"]}["launching"] > 0.1
+    assert eight["with_graph_s"] == []
+    assert main(["predict", *ON_H100, *words, "graph=true"]) == 2

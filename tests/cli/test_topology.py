@@ -51,7 +51,7 @@ def objects(run):
             "systems=gx9: no system has that name; did you mean gx8?",
         ),
         (["nowhere.yaml"], "nowhere.yaml: no such file; expected a description of a system"),
-        (["collective=allreduce"], "systems=[]: expected names or files of systems"),
+        (["collective=allreduce"], "systems: none is given; expected names or files of systems"),
         (
             ["systems=gx8", "batch_size=3"],
             "batch_size: not a setting of `resnetx topology`; see",
@@ -63,7 +63,8 @@ def objects(run):
         (["systems=gx8", "devices=[0,1,2]"], "devices=[0, 1, 2]: two GPUs show the paths between them"),
         (["systems=gx8", "devices=[0,9]"], "devices=[0, 9]: expected two GPU ids from 0 to 7 of gx8"),
         (["systems=gx8", "nodes=0"], "nodes=0: expected at least 1"),
-        (["systems=gx8", "nodes=2"], "network="),
+        (["systems=gx8", "nodes=2"], "nodes=2: gx8 is described without network cards"),
+        (["systems=dgx-h100", "nodes=2"], "network="),
         (["systems=dgx-h100", "nodes=2", "network=ndr"], "network=ndr: no network has that name; did you mean ndr400?"),
         (["systems=dgx-h100", "nodes=2", "network=ndr400", "nics=9"], "nics=9: dgx-h100 has 8 network cards"),
         (["systems=gx8", "collective=alreduce"], "collective=alreduce: no collective has that name; did you mean all"),
@@ -366,8 +367,8 @@ def test_plans_that_differ_in_the_network_have_rows_of_their_own_and_are_named_b
     words = ["collective=allreduce", "nodes=2", "network=[hdr200,ndr400]", "size=[1MiB,1GiB]"]
     _, out, _ = run("systems=[dgx-a100,dgx-h100]", *words)
     whole = " ".join(out.split())
-    assert "2x dgx-h100 over ndr400 with nvls takes 4.0 ms" in whole
-    assert "1 GiB nvls 2x dgx-h100 ndr400 4,000" in whole
+    assert "2x dgx-h100 over ndr400 with nvls takes 4.1 ms" in whole
+    assert "1 GiB nvls 2x dgx-h100 ndr400 4,100" in whole
     assert "2x dgx-a100 is" not in out  # nothing is ahead of itself
 
 

@@ -53,7 +53,7 @@ def test_gpus_of_a_file_without_communication_are_refused(tmp_path: Path, capsys
         (["--import", "FILE"], "the file does not contain its batch; add batch_size=, samples on one GPU"),
         (
             ["--import", "FILE", "batch_size=8"],
-            "does not say on which GPU it was taken; expected device= one of a10-24gb, a100-pcie-40gb",
+            "does not say on which GPU it was taken; expected device=, one of a10-24gb, a100-pcie-40gb",
         ),
         (["--import", "FILE", "batch_size=8", "device=k80"], "device=k80: no GPU has that name"),
         (["--import", "FILE", "batch_size=0", "device=k80-562mhz"], "batch_size=0: expected at least 1"),

@@ -14,7 +14,7 @@ from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS
 
 SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"))
-          for shell in ("bash", "zsh")]  # fmt: skip
+          for shell in ("bash", "zsh", "fish")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,11 @@ def test_a_key_that_comes_again_begins_another_map():
     assert settings_of([word], "predict") == {"rate": [{"32": 195, "64": 219}, {"32": 210}]}
 
 
+def test_several_values_may_stand_in_quotes_but_a_number_and_its_unit_are_one():
+    words = ["gpus=1 2  4", "systems=gx8, dgx2", "host_step=20 us"]
+    assert [*settings_of(words, "predict").values()] == [[1, 2, 4], ["gx8", "dgx2"], "20 us"]
+
+
 def test_a_comma_is_one_in_a_text_of_which_a_verb_takes_one():
     """One file calibrates a topology, several a prediction."""
     assert settings_of(["calibration=a,b"], "topology") == {"calibration": "a,b"}
@@ -161,6 +166,7 @@ def test_words_as_people_type_them_are_the_settings_that_they_stand_for(words, s
         ("predict", ["gx8,dgx2", "resnet50"], ["systems=gx8,dgx2", "model=resnet50"]),
         ("sweep", ["quickstart"], ["study=quickstart"]),
         ("check", ["gx8"], ["systems=gx8"]),
+        ("predict", ["GX8 dgx2", "resnet50"], ["systems=gx8,dgx2", "model=resnet50"]),
     ],
 )
 def test_a_name_is_a_setting_where_no_file_has_it(verb, words, settings, tmp_path, monkeypatch):
@@ -221,6 +227,18 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
         ),
         (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
         (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
+        (["gx8"], "gx8: no such verb; it is a system: resnetx topology gx8, or resnetx predict gx8 model=resnet50"),
+        (["AlexNet"], "AlexNet: no such verb; it is a model: resnetx describe alexnet, or resnetx predict gx8"),
+        (["quickstart"], "quickstart: no such verb; it is a study: resnetx sweep quickstart"),
+        (["--json", "frobnicate"], "frobnicate: no such verb; `resnetx --help` lists the verbs"),
+        (["predict", "gx8:", "model=alexnet"], "gx8:: no such file, and no name that is known; did you mean gx8?"),
+        (["predict", "gx8", "model:alexnet"], "model:alexnet: a setting is written with =: model=alexnet"),
+        (["predict", "dgx"], "dgx: no such file, and no name that is known; did you mean dgx2, dgx-a100 or "),
+        (["predict", "-q"], "systems: none is given; expected names or files of systems, as systems=dgx1-p100,gx8"),
+        (["sweep", "budget=2", "hours"], "budget=2 hours: a value with a blank is in quotes: budget='VALUE'"),
+        (["sweep", "nope"], "nope: no such file, and no name that is known; `resnetx list` has the names"),
+        (["explain", "docs"], "docs: contains no record of resnetx; expected the folder of a run, a study, a bench, "),
+        (["trace", "x", "--imprt"], "--imprt: `resnetx trace` has no such flag; it has -q, --json, --all"),
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
         (["predict", "gx8", "systems=dgx1-p100", "gpus=1"], "gx8: systems= is given, too"),
         (["bench", "size=64Q"], "not a size in B, kB"),

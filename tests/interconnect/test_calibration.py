@@ -253,7 +253,7 @@ def test_benches_with_registered_buffers_and_without_are_not_mixed(bench_file, t
 
 def test_a_broken_record_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "record.json").write_text('{"kind": "bench", "schema": 1}')
-    with pytest.raises(ConfigError, match="not a BenchRecord of resnetx"):
+    with pytest.raises(ConfigError, match="not a bench record of resnetx"):
         read(str(tmp_path))
 
 

@@ -241,6 +241,8 @@ def test_nodes_are_joined_by_the_cards_that_are_used():
 
 def test_a_cluster_is_what_its_file_says_unless_asked():
     assert (system.load("k80-10gbe").nodes, system.load("k80-10gbe", nodes=2).nodes) == (4, 2)
+    both = system.load("k80-10gbe"), system.load("k80-10gbe", nodes=1)
+    assert [(each.name, each.node_name) for each in both] == [("4x k80-10gbe", "k80-10gbe"), ("k80-10gbe",) * 2]
     assert system.load("k80-10gbe", nodes=2, network="edr100").network == "edr100"
 
 

@@ -21,7 +21,6 @@ from resnetx.measure.launch.preloaded import AFRESH_VARIABLE, Fork
 from resnetx.record import RunFolder, RunRecord, read
 from tests.measure.test_runs import ENDLESS, SHORT, descendants, nothing_is_left, ranks_of, words
 from tests.patience import PATIENCE_S, until
-from tests.preloaded.start import serving
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are Linux's")
 
@@ -173,7 +172,7 @@ KILLED_ONCE = f"{COUNTED}import os\nif Path(__file__ + '.imports').read_text() =
 @pytest.mark.dist
 @pytest.mark.usefixtures("more_files_than_select_takes")
 def test_runs_of_a_study_share_a_template_as_long_as_it_lives_and_their_variables_are_the_same(
-    tmp_path, task_of, monkeypatch, python_without_torchvision
+    tmp_path, task_of, monkeypatch, preloaded_python
 ):
     """Where a signal ended the imports of one, the next run tries them again."""
     templates, threads = [], []
@@ -181,7 +180,7 @@ def test_runs_of_a_study_share_a_template_as_long_as_it_lives_and_their_variable
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with preloaded.kept():
         with monkeypatch.context() as patched:
-            patched.setattr(sys, "executable", python_without_torchvision)  # which imports the rest in no time
+            patched.setattr(sys, "executable", preloaded_python)  # which imports the rest in no time
             said = said_of(task_of(SHORT), RunFolder(tmp_path / "first"))
         assert said.endswith("a signal ended the imports")
         for number, settings in enumerate([{}, {"seed": 2}, {"threads": 2, "env.MKL_CBWR": "AUTO"}]):
@@ -216,18 +215,10 @@ def test_no_run_ends_with_its_template(tmp_path):
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler"
 
 
-@pytest.fixture(scope="module")
-def python_without_torchvision(tmp_path_factory):
-    """A Python that has imported what ranks do, but torchvision."""
-    modules = [module for module in preloaded.IMPORTED if module != "torchvision"]
-    with serving(tmp_path_factory.mktemp("without"), modules) as python:
-        yield python
-
-
 @pytest.fixture
-def without_torchvision(python_without_torchvision, monkeypatch):
-    """Templates and runs import little but torchvision, where no run is forked: their torchrun has no such parent."""
-    monkeypatch.setattr(sys, "executable", python_without_torchvision)
+def only_torchvision(preloaded_python, monkeypatch):
+    """Templates only import a torchvision of PYTHONPATH, and no run is forked: its torchrun has no such parent."""
+    monkeypatch.setattr(sys, "executable", preloaded_python)
 
 
 @pytest.mark.dist
@@ -241,7 +232,7 @@ def without_torchvision(python_without_torchvision, monkeypatch):
         ("raise ImportError('this one is broken')", "ImportError: this one is broken"),
     ],
 )
-@pytest.mark.usefixtures("without_torchvision")
+@pytest.mark.usefixtures("only_torchvision")
 def test_where_no_fork_is_possible_a_run_is_started_afresh_and_says_why(
     tmp_path, task_of, monkeypatch, caplog, obstacle, told
 ):
@@ -273,7 +264,7 @@ os.register_at_fork(after_in_child=after)
 
 
 @pytest.mark.dist
-@pytest.mark.usefixtures("without_torchvision")
+@pytest.mark.usefixtures("only_torchvision")
 def test_after_two_failures_in_a_row_no_fork_is_tried_and_nothing_is_left_of_them(
     tmp_path, task_of, monkeypatch, caplog
 ):

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import resnetx
 from resnetx import record
 from resnetx.measure.launch import FOLDER_VARIABLE, executor, launcher
 from resnetx.measure.launch.executor import Command, one_node
+from resnetx.measure.launch.preloaded import kept
 from resnetx.record import RunFile, RunFolder, RunRecord
 from tests.measure.listening import foreign, listening
 from tests.patience import PATIENCE_S, until
@@ -163,31 +165,41 @@ def test_the_threads_of_a_rank_are_the_requested_ones(two_ranks):
     assert not variables.keys() & executor.torchrun(2, []).variables.keys()  # how ranks are started changes no figure
 
 
-BESIDE = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # this Python's torchrun
+def beside(python: str) -> dict[str, str]:
+    """Variables with which a shell finds the torchrun of a Python."""
+    return {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
 
 
-def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record(two_ranks, tmp_path):
+def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record(two_ranks, tmp_path, preloaded):
     _, folder, _ = two_ranks
     before = folder.record.read_bytes()
     command = ["bash", "-c", one_node(record.read_task(folder.run, RunFile), folder).line]
-    status, out, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
-    assert status == 0, err
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, env=beside(sys.executable)
+    )
+    assert done.returncode == 0, done.stderr
     (repeated,) = tmp_path.rglob("record.json")
     assert record.read(repeated, RunRecord).request == record.read(folder.record, RunRecord).request
     assert folder.record.read_bytes() == before
-    assert "images/s" in out
-    assert addresses == {"127.0.0.1"}
-    assert "listens" not in err
+    assert "images/s" in done.stdout
+    assert "listens" not in done.stderr  # on other addresses than its own: see below
 
 
 def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
     """By the first rank, which then does its work: one rank is enough here, which trains without a process group."""
     command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "-m", "resnetx.train", *words(SHORT)]
-    status, _, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
+    status, _, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=beside(sys.executable))
     assert status == 0, err
     assert foreign(addresses)
     assert "warning: this torchrun listens on all network interfaces" in err
     assert "this one does not: env PYTHONSAFEPATH=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
+
+
+@pytest.fixture(scope="module")
+def template():
+    """What several runs are forks of, with a torchrun and ranks of their own, as in a study."""
+    with kept():
+        yield
 
 
 @pytest.mark.parametrize(
@@ -198,17 +210,20 @@ def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
         (1, signal.SIGTERM, "rank 1: ended (SIGTERM) by process "),
     ],
 )
-def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path, victim, number, told):
-    child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
-    until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
-    os.kill(ranks_of(folder.path)[victim], number)
-    _, err = child.communicate(timeout=PATIENCE_S)
-    found = record.read(folder.record, RunRecord)
-    assert child.returncode == 1
-    assert found.outcome == "failed"
-    assert found.reason.startswith(told)
-    assert found.reason in err
-    assert found.workload.workload == "ResNet/2 width 16"
+def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path, task_of, template, victim, number, told):
+    folder = RunFolder(tmp_path / "run")
+
+    def kill():
+        until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
+        os.kill(ranks_of(folder.path)[victim], number)
+
+    with ThreadPoolExecutor() as beside:
+        killed = beside.submit(kill)
+        ended = launcher.execute(task_of(ENDLESS, gpus=2), folder)
+        killed.result()
+    assert (ended.outcome, ended.reason[: len(told)]) == ("failed", told)
+    assert record.read(folder.record, RunRecord) == ended
+    assert ended.workload.workload == "ResNet/2 width 16"
     nothing_is_left(folder)
 
 

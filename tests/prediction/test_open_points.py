@@ -1,11 +1,17 @@
 """Points that nothing determines: one process for all GPUs, and what closes them."""
 
+import json
+import shlex
 from math import log
 
 import pytest
 
 import resnetx
+from resnetx import record
+from resnetx.cli import main
 from resnetx.prediction.scaling import LAUNCH_s
+from resnetx.settings.files import CONFIGS
+from tests.prediction.made_traces import batch, layer, trace
 
 pytestmark = pytest.mark.slow  # finds rings
 
@@ -30,7 +36,7 @@ def test_one_process_for_all_gpus_is_open_between_two_ends(framework):
     one, eight = predicted(framework=framework, **P100)
     assert one.iteration_s and not one.open
     assert eight.iteration_s is eight.images_per_s is eight.speedup is None
-    words = f"model=torchvision batch_size=64 scaling=weak framework={framework} gpus=8"
+    words = f"model=torchvision batch_size=64 scaling=weak framework={framework} library=nccl1 rate=228 gpus=8"
     assert eight.open == f"resnetx predict dgx1-p100 {words} launch_mode=process-per-gpu"
     fast_s, slow_s = eight.interval_s
     assert fast_s < 8 * 64 / PUBLISHED < slow_s
@@ -63,3 +69,73 @@ def test_half_precision_on_several_nodes_may_take_much_longer_and_hardly_less(sy
     closed = predicted(**settings, calibration=[rates(tmp_path, 16, 16219)])[1]
     assert closed.images_per_s == pytest.approx(16219)
     assert not closed.open
+
+
+# ---- the command that closes a point --------------------------------------------------------------------------------
+
+
+def points_of(words, capsys):
+    capsys.readouterr()
+    assert main(["predict", *words, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+TWO_NODES = ["nodes=2", "network=edr100", "nics=1"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dgx1-p100", "framework=tensorflow", "model=resnet50", "batch_size=64", "scaling=weak", "gpus=8"],
+        ["dgx1-v100", *TWO_NODES, "framework=mxnet", "model=alexnet", "batch_size=256,512", "precision=fp16",
+         "gpus=16"],
+        ["v100-ib", "nodes=1", "framework=mxnet", "model=vgg16", "batch_size=64", "rate=32:200,64:220", "gpus=4"],
+        ["v100-ib", "framework=tensorflow", "model=vgg16", "batch_size=64", "image_size=192", "gpus=8", "accumulate=2"],
+        ["gx8", "launch_mode=one-process", "strategy=after", "model=resnetx", "model.x=2,3", "batch_size=64", "gpus=4"],
+        ["dgx1-p100", "what_if.bandwidth=nvlink1:2", "straggler=1.2", "input=dali", "framework=tensorflow,mxnet",
+         "model=alexnet", "batch_size=256", "precision=fp16,fp32", "gpus=8", "input.decoder=cpu"],
+    ],
+)  # fmt: skip
+def test_the_command_that_closes_a_point_runs_as_it_is_printed_and_predicts_that_point(words, capsys):
+    opened = [point for point in points_of(words, capsys) if point["open"]]
+    assert opened
+    for point in opened:
+        typed = shlex.split(point["open"])
+        assert typed[:2] == ["resnetx", "predict"]
+        (closed,) = points_of(typed[2:], capsys)
+        assert not closed["open"]
+        told = ("workload", "request", "system", "library", "gpus", "batch_size", "precision", "framework", "strategy")
+        assert {name: closed[name] for name in told} == {name: point[name] for name in told}
+        fast_s, slow_s = point["interval_s"]
+        assert fast_s < closed["iteration_s"] < slow_s
+
+
+def test_it_names_the_trace_and_the_file_of_a_system(tmp_path, capsys):
+    mine, traced = tmp_path / "my own.yaml", tmp_path / "a trace.json"
+    mine.write_text((CONFIGS / "system" / "dgx1-v100.yaml").read_text())
+    layers = [layer("conv", 1e-3, 2e-3, 4_000_000), layer("fc", 1e-3, 2e-3, 40_000_000)]
+    record.write(traced, trace(batch(32, layers), device="v100-sxm2-16gb"))
+    words = [str(traced), f"systems={mine}", "framework=tensorflow", "gpus=8", *TWO_NODES]
+    for more in ([], ["scaling=strong", "batch_size=256"]):
+        (opened,) = points_of([*words, *more], capsys)
+        (closed,) = points_of(shlex.split(opened["open"])[2:], capsys)
+        assert not closed["open"]
+        assert (closed["system"], closed["batch_size"], closed["scaling"]) == ("2x my own", 256, opened["scaling"])
+        assert closed["gradient_bytes"] == opened["gradient_bytes"] == 44_000_000
+
+
+def test_a_bench_closes_what_is_sent_through_the_host_in_the_way_that_was_asked_for(capsys):
+    words = ["dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8"]
+    (eight,) = points_of([*words, "transport=host"], capsys)
+    assert eight["open"] == "resnetx bench collective=allreduce gpus=2,4 size=64MiB transport=host"
+    assert main([*shlex.split(eight["open"])[1:], "--dry-run"]) == 0
+
+
+def test_a_rate_of_one_node_leaves_several_open_between_two_ends_and_refuses_none(tmp_path):
+    """The slow end's launches on 16 GPUs are no part of the step on 8 that is known."""
+    settings = {"systems": ["dgx1-v100"], "nodes": 2, "network": "edr100", "nics": 1, "framework": "tensorflow"}
+    workload = {"model": "resnet50", "batch_size": 256, "rate": {"32": 300, "256": 350}, "gpus": [8, 16]}
+    eight, sixteen = predicted(**settings, **workload, calibration=[rates(tmp_path, 8, 2200)])
+    assert (eight.outcome, sixteen.outcome) == ("ok", "ok")
+    assert eight.images_per_s == pytest.approx(2200) and not eight.open
+    assert sixteen.open and sixteen.interval_s[0] < 256 / 4400 * 1.5 < sixteen.interval_s[1]

@@ -90,7 +90,7 @@ def test_the_short_end_is_as_fast_as_paths_of_that_bus_and_so_is_what_is_told():
 def test_an_open_point_has_no_figure_that_the_class_decides():
     (_, found), *_ = undecided("shared")
     assert found.outcome == "ok"
-    assert found.open == "resnetx bench collective=allreduce gpus=2,4 size=64MiB"
+    assert found.open == "resnetx bench collective=allreduce gpus=2,4 size=64MiB transport=host"
     assert not isinstance(found.iteration_s, float)
     assert not isinstance(found.speedup, float)
     assert found.compute_s > 0

@@ -98,7 +98,8 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["variables"])
     sys.executable = asked["python"]
-    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:0] = folders = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    _forget(folders)
     tempfile.tempdir = None  # asked of the variables when it is first wanted
     if "multiprocessing.spawn" in sys.modules:
         sys.modules["multiprocessing.spawn"].set_executable(asked["python"])
@@ -106,6 +107,15 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
     sys.stdout.reconfigure(write_through=bool(os.environ.get("PYTHONUNBUFFERED")), line_buffering=os.isatty(1))
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+
+
+def _forget(folders: list[str]) -> None:
+    """What is imported already, and stands in a folder of PYTHONPATH, too: a new process would have taken that one."""
+    for name in [name for name, module in sys.modules.items() if hasattr(module, "__path__") and "." not in name]:
+        own = str(Path(sys.modules[name].__file__ or "").parent.parent)
+        if any(folder != own and Path(folder, f"{name}.py").exists() for folder in folders):
+            for part in [part for part in sys.modules if part.partition(".")[0] == name]:
+                del sys.modules[part]
 
 
 def _take(files: dict[int, int]) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from resnetx.measure.launch.preloaded import IMPORTED
+from tests.patience import until
 from tests.preloaded import server
 from tests.preloaded.client import PROGRAMS
 
@@ -27,11 +28,29 @@ FORKED |= {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 CLIENT = Path(__file__).with_name("client.py")
 
 
+# What tutorials and runs import later on.
+LATER = [
+    *(f"resnetx.cli.verbs.show_{verb}" for verb in ("bench", "compare", "explain", "predict", "topology")),
+    *("resnetx.measure.machine.pci_devices", "resnetx.workloads.families"),
+    *("antlr4.LL1Analyzer", "encodings.idna", "rich._emoji_codes", "shtab", "tabulate"),
+    *("torch.distributed.elastic.rendezvous.c10d_rendezvous_backend", "torch.utils._sympy.reference"),
+]
+# Those that all processes of pytest-xdist have, by their folders.
+SHARED = {"preloaded": [*OF_RANKS, *OF_VERBS, *LATER], "light": OF_VERBS}
+
+
 @contextmanager
 def serving(folder: Path, modules: list[str] = OF_RANKS, **variables: str) -> Iterator[str]:
     """The path of a Python that is a fork of a server; elsewhere than on Linux that of this Python."""
+    with started(folder, modules, **variables):
+        yield python_of(folder)
+
+
+@contextmanager
+def started(folder: Path, modules: list[str], **variables: str) -> Iterator[None]:
+    """The server, which has begun to import, and programs in front of it."""
     if sys.platform != "linux":
-        yield sys.executable
+        yield
         return
     programs = folder / "bin"
     programs.mkdir()
@@ -40,17 +59,22 @@ def serving(folder: Path, modules: list[str] = OF_RANKS, **variables: str) -> It
         (programs / name).chmod(0o755)
     environment = {**os.environ, **FORKED, **variables}
     command = [sys.executable, "-m", "tests.preloaded.server", str(folder / "socket"), *modules]
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    with (
+        (folder / "said").open("w") as said,
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=said, start_new_session=True
+        ) as process,
+    ):
+        (folder / "process").write_text(str(process.pid))
         try:
-            assert process.stdout.readline().strip() == server.READY
-            yield str(programs / "python")
+            yield
         finally:
             process.kill()
+
+
+def python_of(folder: Path) -> str:
+    """The path of a Python that is a fork of the server of a folder, once that is ready."""
+    if sys.platform != "linux":
+        return sys.executable
+    until(lambda: (folder / "said").read_text().strip() == server.READY, "the imports of a preloaded Python")
+    return str(folder / "bin" / "python")

@@ -144,7 +144,7 @@ def test_a_gpu_whose_name_is_not_described_is_what_device_states_if_it_may_be_th
 
 
 def test_a_profile_that_names_no_gpu_needs_its_device(file) -> None:
-    with pytest.raises(ConfigError, match="does not say on which GPU it was taken; expected device= one of a10"):
+    with pytest.raises(ConfigError, match="does not say on which GPU it was taken; expected device=, one of a10"):
         trace_files.read(file(profile()), batch_size=8, device=None, parts=PARTS)
 
 

@@ -100,7 +100,8 @@ def test_nothing_overflows_and_no_text_is_small(tab, kind, tmp_path):
         size, words = tab.evaluate(SMALLEST)
         assert size >= LEAST_TEXT_PX, (width, words)
         assert tab.evaluate(SCROLLED) == [], width
-        tab.emulate_media(color_scheme="dark")  # which changes colours alone
-        assert sum(tab.evaluate(LUMA)) < 3 * 128
-        assert not tab.evaluate(WHITE), width
+        if width in (WIDTHS[0], WIDTHS[-1]):  # with the drawings of a phone, and all others
+            tab.emulate_media(color_scheme="dark")  # which changes colours alone
+            assert sum(tab.evaluate(LUMA)) < 3 * 128
+            assert not tab.evaluate(WHITE), width
     assert tab.locator("figure svg title").count() > 0  # what a mark says when it is pointed at

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -111,13 +109,6 @@ def test_an_unknown_convention_is_refused_with_the_known_ones() -> None:
             ConfigError, match=r"convention=cafe: .*did you mean caffe\? Known: caffe, conv, saved, torch"
         ):
             count()
-
-
-@pytest.mark.slow
-def test_counting_loads_no_torch() -> None:
-    program = "import sys, resnetx.workloads, resnetx.workloads.counts; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
-    assert subprocess.run([sys.executable, "-c", program.replace("counts", "layers")]).returncode == 1
 
 
 # ---- blocks that are alike ------------------------------------------------------------------------------------------

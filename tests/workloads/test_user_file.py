@@ -1,7 +1,6 @@
 """`model=python`: a user's own file, counted, called and blamed."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -204,7 +203,7 @@ def test_each_rank_has_its_samples_of_every_tensor(written):
 
 
 @pytest.mark.slow
-def test_a_saved_table_needs_no_torch_and_is_lost_when_what_it_imports_changes(written, tmp_path):
+def test_a_saved_table_needs_no_torch_and_is_lost_when_what_it_imports_changes(written, tmp_path, light_python):
     beside = tmp_path / "beside.py"
     beside.write_text("WIDTH = 5\n")
     model = written("from beside import WIDTH\n" + PAIRS.replace("144, 5", "144, WIDTH"))
@@ -217,7 +216,7 @@ def test_a_saved_table_needs_no_torch_and_is_lost_when_what_it_imports_changes(w
         f"try: print(resnetx.describe(**{{'model': 'python', 'model.file': {model.file!r}}})[0].parameters)\n"
         "except ConfigError as error: print(error)"
     )
-    words = [sys.executable, "-c", without]
+    words = [light_python, "-c", without]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "837\n"
     beside.write_text("WIDTH = 6 - 1\n")
     assert "PyTorch is not installed" in subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -1,5 +1,4 @@
 import subprocess
-import sys
 
 import pytest
 
@@ -132,13 +131,13 @@ def test_an_image_size_that_a_torchvision_model_cannot_have_is_refused() -> None
 
 
 @pytest.mark.slow
-def test_without_torch_the_image_size_whose_layers_are_stored_is_named() -> None:
+def test_without_torch_the_image_size_whose_layers_are_stored_is_named(light_python: str) -> None:
     program = (
         "import sys; sys.modules['torch'] = sys.modules['torchvision'] = None\n"
         "from resnetx.cli import main\n"
         "sys.exit(main(['describe', 'model=torchvision', 'model.name=inception_v3', 'image_size=224']))"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = subprocess.run([light_python, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "image_size=224: PyTorch is not installed" in ended.stderr
     assert "or use image_size=299, whose layers are stored" in ended.stderr

@@ -118,12 +118,20 @@ PLURALS = {
 
 def list_(_: Namespace, paths: list[Path], __: Point) -> int:
     """Names what comes with resnetx, and the choices in folders of the user's own; `paths`: of what alone."""
+    if [str(path) for path in paths] == ["gpus"]:
+        from resnetx.interconnect.systems.system import parts_table
+
+        show.say("device=, gpu=", style="bold")
+        show.entries([(name, part.about) for name, part in sorted(parts_table("gpus").items())], indent=2)
+        return 0
     known = {
         word: name for name in (*GROUPS, "pattern", "study", "systems") for word in (name, PLURALS.get(name, "system"))
     }
     for path in paths:
         if str(path) not in known:
-            raise ConfigError(f"{path}: nothing that is listed; expected {', '.join(PLURALS.values())} or systems")
+            raise ConfigError(
+                f"{path}: nothing that is listed; expected {', '.join(PLURALS.values())}, systems or gpus"
+            )
     wanted = {known[str(path)] for path in paths} or set(known.values())
     show.entries((f"{group}=", ", ".join(sorted(choices(group)))) for group in GROUPS if group in wanted)
     if "pattern" in wanted:

@@ -79,12 +79,14 @@ def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
 def _shown(options: Namespace, kept: KeptRecord[BenchRecord]) -> bool:
     """Shows a bench; whether it went well."""
     record = kept.record
+    kinds = {point.collective for point in record.points} | {cell.copy for cell in record.cells}
     show.conclude(
         options,
         bench_answer(record),
         lambda: [record],
         partial(bench, record, kept.folder),
         record.outcome != "ok",
+        most=show.LINES_OF_SEVERAL if len(kinds) > 1 else show.LINES,
     )
     checked: list[BenchPoint | CopyCell | PatternPoint] = [*record.points, *record.cells, *record.patterns]
     wrong = [each.wrong for each in checked]
@@ -160,8 +162,12 @@ def _collectives(record: BenchRecord) -> None:
         left = f" {len(rows)} of {len(record.points)} times: --all has each."
         note = _note(record.points, record) + left * (len(rows) < len(record.points))
         show.listing(columns, rows, title, note, every=True, among=among)
-    for sentence in _causes(record.points):
-        show.say(sentence)
+    causes = _causes(record.points)
+    shown = causes[:1] if show.in_brief(show.BRIEFEST) else causes
+    if len(shown) < len(causes):
+        show.leave_out("what else to check")
+    for sentence, brief in shown:
+        show.say(sentence, brief=brief)
     if show.everything():
         for name in names:
             for line in _fits(record, name):
@@ -218,14 +224,18 @@ def _how(request: BenchRequest | None) -> str:
     return "".join(f", {word}" for word in words if word)
 
 
-def _causes(points: Sequence[BenchPoint]) -> list[str]:
-    """What to check of points that are not as expected, each set of causes once."""
+def _causes(points: Sequence[BenchPoint]) -> list[tuple[str, str]]:
+    """What to check of points that are not as expected, each set of causes once, of most sizes first; also in brief."""
     sizes: dict[tuple[str, ...], list[str]] = {}
     for point in points:
         if point.causes:
             sizes.setdefault((point.verdict, *point.causes), []).append(size_text(point.size_bytes))
     return [
-        f"{verdict} ({', '.join(found)}); to check: {'; '.join(causes)}" for (verdict, *causes), found in sizes.items()
+        (
+            f"{verdict} ({', '.join(found)}); to check: {'; '.join(causes)}",
+            f"{verdict} ({' to '.join(dict.fromkeys([found[0], found[-1]]))}); to check first: {causes[0]}",
+        )
+        for (verdict, *causes), found in sorted(sizes.items(), key=lambda each: -len(each[1]))
     ]
 
 
@@ -274,15 +284,15 @@ def copies(record: BenchRecord) -> None:
     if show.everything() or any(cell.copy in (LOAD, "together") for cell in record.cells):
         every_pair(record)
     copied = [cell for cell in record.cells if cell.copy != LOAD and (show.everything() or cell.copy != "together")]
-    rows = copy_rows(copied, None if show.everything() else ROWS)
+    every = copy_rows(copied)
+    rows = every if show.everything() else copy_rows(copied, show.fitting_rows(min(ROWS, len(every))))
     if not rows:
         return
     said = copy_verdicts(copied)
-    left = f" {len(rows)} of {len(copy_rows(copied))} rows: --all has each."
-    note = f"{_NOTE}{_EXPECTED * any(cell.expected_s for cell in copied)}{left * (len(rows) < len(copy_rows(copied)))}"
-    show.listing(
-        copy_columns(rows), rows, f"{said[0].upper()}{said[1:]}" if said else "", note, every=len(rows) <= ROWS
-    )
+    left = f" {len(rows)} of {len(every)} rows: --all has each." * (len(rows) < len(every))
+    note = f"{_NOTE * (not show.in_brief())}{_EXPECTED * any(cell.expected_s for cell in copied)}{left}".strip()
+    title = f"{said[0].upper()}{said[1:]}" if said else ""
+    show.listing(copy_columns(rows), rows, title, note, every=len(rows) <= ROWS, among=every)
     for line in _pair_causes(copied):
         show.say(line)
 

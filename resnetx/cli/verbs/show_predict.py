@@ -31,6 +31,7 @@ from resnetx.reporting.predicted_answer import (
     sure,
     time_of_each,
     unit_of_point,
+    with_graph,
     without_speedup,
 )
 from resnetx.reporting.worth import worth
@@ -114,8 +115,10 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
     (curve,) = curves
     lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
     most_lost = {part.name: part.interval[1] for part in curve.last.parts}
-    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.shown_slower, most_lost):
-        show.say(f"worth: {told}", brief=f"worth: {told.partition('. On ')[0].rstrip('.')}.")
+    last = curve.last
+    if told := worth(curve.rates, lost, unit_of_point(last), curve.shown_slower, most_lost, with_graph(last)):
+        brief = told.partition("; at most" if with_graph(last) else ". On ")[0].rstrip(".")
+        show.say(f"worth: {told}", brief=f"worth: {brief}.")
 
 
 def grid(made: "PredictedGrid") -> None:
@@ -162,7 +165,7 @@ def _assumed(inputs: Sequence[PredictionInput]) -> list[str]:
     """What stands in place of what is described or recorded, and changes the answer; of several the names."""
     found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
     brief = len(found) > 1 and not show.everything()
-    texts = [_by_name(line) if brief else f"{line.what}: {line.value}" for line in found]
+    texts = list(dict.fromkeys(_by_name(line) if brief else f"{line.what}: {line.value}" for line in found))
     shown = list(show.first(texts, THINGS - 1))
     return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
 
@@ -398,5 +401,6 @@ def validate_(
     from resnetx.literature.validate import validate
 
     found = validate(verb)
-    show.conclude(options, [found.conclusion], lambda: [found.record], lambda: table(found, found.groups))
+    screen = partial(table, found, found.groups)
+    show.conclude(options, [found.conclusion], lambda: [found.record], screen, most=show.LINES_OF_SEVERAL)
     return 0 if found.holds else 1

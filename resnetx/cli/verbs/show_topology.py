@@ -245,9 +245,22 @@ def systems(about_by_name: Mapping[str, str]) -> None:
     """The systems that come with resnetx."""
     columns: list[Column[tuple[str, str]]] = [
         Column("systems=", lambda row: row[0]),
-        Column("~what it is", lambda row: row[1]),
+        Column("~what it is", lambda row: row[1] if show.everything() else cut_short(row[1], SHORT)),
     ]
     show.listing(columns, list(about_by_name.items()), every=True)
+    if not show.everything():
+        show.more("each in full: --all")
+
+
+SHORT = 58  # columns of a description beside a name, on a screen of 80
+
+
+def cut_short(text: str, most: int) -> str:
+    """A text, or as many of its first words as there is room for."""
+    if len(text) <= most:
+        return text
+    whole = text[: most - 3].rpartition(" ")[0]
+    return f"{whole.rstrip(',;:(')} ..."
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------
@@ -642,8 +655,8 @@ def _left_out(errors: "ErrorTable") -> None:
     """The mean error of each kind of machine, with all fitted and with itself left out, beside what is simpler."""
     title = "Mean |ln(predicted / measured)| of kinds of machine"
     kinds = sorted(errors.kinds, key=lambda kind: -kind.points)
-    shown = kinds if show.everything() else kinds[: show.ROWS]
-    more = f"The other {len(kinds) - len(shown)} have {sum(kind.points for kind in kinds[show.ROWS :])} figures."
+    shown = kinds if show.everything() else kinds[: show.fitting_rows(min(show.ROWS, len(kinds)))]
+    more = f"The other {len(kinds) - len(shown)} have {sum(kind.points for kind in kinds[len(shown) :])} figures."
     show.listing(_KINDS_LEFT_OUT, shown, title, more * (len(shown) < len(kinds)), every=True)
     everything = errors.bands[0]
     model, *rivals = (

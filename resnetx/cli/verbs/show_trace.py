@@ -81,8 +81,8 @@ def show_trace(traced: Trace) -> None:
     if messages and show.everything():
         show.say()
         _messages(traced)
-    largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    for batch in traced.batches if show.everything() else largest[:1]:
+    largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)[: not show.in_brief(show.BRIEFEST)]
+    for batch in traced.batches if show.everything() else largest:  # the answer names the slowest layers
         show.say()
         _layers(traced, batch)
     if not show.everything():

@@ -398,7 +398,7 @@ def system_name(system: System) -> str:
     """
     if system.nodes == 1:
         return system.name
-    return "several " + system.name.removeprefix(f"{system.nodes}x ") if system.rails == "all" else ""
+    return f"several {system.node_name}" if system.rails == "all" else ""
 
 
 _NO_PEERS = (

@@ -201,8 +201,7 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
     node_gpus = len(plan.system.gpus) // plan.system.nodes
     if len(plan.devices) > node_gpus or plan.devices != tuple(range(len(plan.devices))):
         return None
-    _, _, node = plan.system.name.rpartition("x ")
-    published = _on_one_node(node, plan.library, plan.collective, len(plan.devices))
+    published = _on_one_node(plan.system.node_name, plan.library, plan.collective, len(plan.devices))
     least_s = {
         time.entry.source: min(other.time_s for other in published if other.entry is time.entry) for time in published
     }

@@ -539,6 +539,11 @@ class System(msgspec.Struct, frozen=True, dict=True):
         """The links of every component, each with what is at its other end."""
         return self.equal.neighbours if self.equal else neighbours(self.components, self.links)
 
+    @property
+    def node_name(self) -> str:
+        """The name of each of its nodes: by it one node is loaded, and its figures and its price are known."""
+        return self.name.removeprefix(f"{self.nodes}x ") if self.nodes > 1 else self.name
+
     @cached_property
     def plans(self) -> dict[tuple[Any, ...], Any]:
         """The plans of collectives that were made for it (`plan.plan`), as rings take time to find."""

@@ -127,12 +127,6 @@ def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None
 def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
     """The network's name, and how many cards of each node are used."""
     system = file.system
-    if network is None:
-        raise ConfigError(
-            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(file.networks))}"
-        )
-    if network not in file.networks:
-        raise unknown_name("network", network, file.networks, "network")
     cards = sum(component.kind == "nic" for component in system.components)
     nics = cards if nics is None else nics
     if not cards:
@@ -140,6 +134,12 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
             f"nodes={nodes}: {system.name} is described without network cards; leave nodes= out, or describe them in a "
             "file of your own (docs/topology.md)"
         )
+    if network is None:
+        raise ConfigError(
+            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(file.networks))}"
+        )
+    if network not in file.networks:
+        raise unknown_name("network", network, file.networks, "network")
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
     return network, nics

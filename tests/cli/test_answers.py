@@ -1,0 +1,172 @@
+"""Every verb answers first, in one sentence that its screen, `-q` and `--json` say alike, within 80 columns and so many
+lines. A new verb fails here until it has a row in one of the tables."""
+
+import json
+import re
+from argparse import Namespace
+
+import pytest
+
+from resnetx.cli import main, show
+from resnetx.settings.files import CONFIGS
+from resnetx.settings.verbs import VERBS
+from tests.nccl_tables import table
+
+RESULTS = CONFIGS.parent / "results"
+ONE, SEVERAL = show.LINES, show.LINES_OF_SEVERAL
+EACH = 40  # a line for each of what is listed
+
+# Of committed records, described systems and small files: (words, lines at most).
+SCREENS = {
+    "bench": [
+        ("--import nccl-tests.log systems=dgx-h100", ONE),
+        ("--import nccl-tests.log collective=allreduce results=again", ONE),
+    ],
+    "compare": [
+        ("dgx1-p100 gx8 model=alexnet batch_size=256 gpus=2,4,8", SEVERAL),
+        ("dgx1-p100 gx8 study=paper", SEVERAL),
+        ("results/cpu-2core/quickstart results/cpu-2core/quickstart", SEVERAL),
+        ("results/lab/paper/study results/lab/truth/study", SEVERAL),
+        ("results/lab/truth/prediction results/lab/truth/study", SEVERAL),
+        ("results/cpu-2core/bench results/two-nodes/bench", SEVERAL),
+        ("papers=all", SEVERAL),
+    ],
+    "describe": [
+        ("model=alexnet batch_size=256", ONE),
+        ("model=googlenet batch_size=256", ONE),
+        ("model=resnet50 batch_size=32,64", SEVERAL),
+        ("study=paper", SEVERAL),
+        ("intensity=10 gpus=8", ONE),
+    ],
+    "doctor": [("", ONE)],
+    "explain": [
+        ("results/cpu-2core/quickstart", ONE),
+        ("results/h100/train", ONE),
+        ("results/h100/bench", ONE),
+        ("results/lab/truth/prediction results/lab/truth/study", SEVERAL),
+        ("results/lab/paper/study results/lab/truth/study", SEVERAL),
+        ("results/lab/links/dgx1-p100-copies results/lab/links/gx8-copies", SEVERAL),
+    ],
+    "lab": [("systems=gx8 scale=100", ONE), ("systems=gx8,dgx1-p100", SEVERAL)],
+    "predict": [
+        ("gx8 model=alexnet batch_size=256", ONE),
+        ("gx8,dgx1-p100,dgx-h200 model=alexnet batch_size=256", SEVERAL),
+        ("gx8,dgx1-p100 model=alexnet batch_size=256 gpus=8 price=gx8:8,dgx1-p100:16 deadline=24h", SEVERAL),
+        ("dgx1-p100 model=resnet50 batch_size=256 gpus=4,8 rate=32:195,64:219", ONE),
+        ("gx8,dgx1-p100 study=paper-alexnet-googlenet", SEVERAL),
+        ("results/cpu-2core/truth/trace systems=cpu-host gpus=1,2", ONE),
+        ("--validate", SEVERAL),
+    ],
+    "reproduce": [("tallent2017", SEVERAL), ("li2019", SEVERAL), ("tallent2017 results/lab/paper/study", SEVERAL)],
+    "steer": [("systems=dgx1-v100 model=alexnet batch_size=256", ONE)],
+    "topology": [
+        ("", EACH),
+        ("gx8", ONE),
+        ("dgx1-p100 gx8", ONE),
+        ("gx8 size=1k,1M", ONE),
+        ("gx8 collective=allreduce size=1k..1G", ONE),
+        ("dgx1-p100,gx8,dgx2,dgx-a100 collective=allreduce size=1k,1M", SEVERAL),
+        ("dgx1-v100 devices=0,7", ONE),
+        ("dgx1-p100 pick=4", ONE),
+        ("--this", ONE),
+        ("--validate", SEVERAL),
+    ],
+    "trace": [("--import columns.txt batch_size=32 device=v100-sxm2-16gb", ONE)],
+}
+# Of what two ranks on this machine measure: the screen that is shown of it is then said again, with -q and as JSON.
+TINY = "model.x=1 model.width=4 batch_size=4 image_size=64 input=synthetic steps=1 windows=1 warmup=3 gpus=2"
+MEASURED = {
+    "train": f"{TINY} oversubscribe=true",
+    "sweep": f"{TINY} repeats=1 twins=0 oversubscribe=true",
+    "verify": "model.x=1 model.width=4 batch_size=4 image_size=16 gpus=2 input=synthetic",
+    "check": f"{TINY.replace('input=synthetic ', '')} size=64KiB iterations=2 threads=1 oversubscribe=true budget=2h",
+    "bench": "collective=allreduce copy=device,to-host gpus=2 size=8,1KiB,64KiB,1MiB iterations=3",
+    "trace": "model.x=1 model.width=16 batch_size=4 image_size=32 input=synthetic iterations=2 gpus=1,2",
+}
+WITHOUT_AN_ANSWER = {
+    "images": "makes files: its one line names the folder, and what is in it",
+    "list": "names alone; `topology` and `describe` have the records",
+    "report": "makes a page: its first line is the page's path",
+}
+COPIED = ("record: ", "trace: ", "page: ", "export ", "resnetx ", "A: ", "B: ")  # a line that is copied stays whole
+
+
+def test_every_verb_is_in_a_table_and_says_so_if_it_has_no_answer():
+    assert {*SCREENS, *MEASURED, *WITHOUT_AN_ANSWER} == {*VERBS}
+    assert {verb for verb in VERBS if "json" not in VERBS[verb].flags} == {*WITHOUT_AN_ANSWER}
+
+
+def paragraph(text: str) -> str:
+    """The first one, on one line."""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def judge(out: str, err: str, quiet: str, said: str, most: int) -> None:
+    """That the screen, -q and --json answer alike, and that the screen is as narrow and as short as promised."""
+    answer = paragraph(out)
+    assert answer and {" ".join(json.loads(line)["answer"].split()) for line in said.splitlines()} == {answer}
+    assert next(iter(json.loads(said.partition("\n")[0]))) == "answer"
+    first = " ".join(quiet.split())
+    assert first and answer.startswith(first) and quiet.count("\n") <= 4
+    lines = [*out.splitlines(), *err.splitlines()]
+    assert [line for line in lines if len(line) > 80 and len(line.split()) > 1 and not line.startswith(COPIED)] == []
+    assert len(out.splitlines()) <= most, out
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the committed results, and two small files of other programs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(show, "width_of", lambda stream: 80)
+    (tmp_path / "results").symlink_to(RESULTS)
+    (tmp_path / "columns.txt").write_text("0 data 100 0 0 0\n1 conv1 20000 30000 0 1024\n2 fc 1000 5000 0 90000000\n")
+    times_s = {8 << 3 * power: 1e-5 * 1.9**power for power in range(9)}
+    (tmp_path / "nccl-tests.log").write_text(table("allreduce", 8, times_s))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "words", "most"), [(verb, *each) for verb, screens in SCREENS.items() for each in screens]
+)
+def test_screen_quiet_and_json_answer_alike(verb, words, most, capsys, here):
+    kept = [] if "results=" in words or "--import" not in words else ["results=kept"]
+    ended, said = [], []
+    for flag in ([], ["-q"], ["--json"]):
+        ended.append(main([verb, *words.split(), *kept, *flag]))
+        said.append(capsys.readouterr())
+    assert len({*ended}) == 1 and ended[0] in (0, 1)
+    judge(said[0].out, said[0].err, said[1].out, said[2].out, most)
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("verb", MEASURED)
+def test_what_is_measured_is_answered_alike(verb, capsys, here, preloaded, monkeypatch):
+    concluded = []
+    conclude = show.conclude
+
+    def kept(*given, **more):
+        concluded.append((given, more))
+        conclude(*given, **more)
+
+    monkeypatch.setattr(show, "conclude", kept)
+    assert main([verb, *MEASURED[verb].split(), "results=measured"]) in (0, 1)
+    shown = capsys.readouterr()
+    (((_, *given), more),) = concluded
+    said = []
+    for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
+        show.begin(options)
+        conclude(options, *given, **more)
+        said.append(capsys.readouterr().out)
+    judge(shown.out, "", *said, more.get("most", ONE))
+
+
+@pytest.mark.parametrize("verb", WITHOUT_AN_ANSWER)
+def test_a_verb_without_an_answer_says_what_it_made_in_one_line(verb, capsys, here):
+    words = {
+        "images": "mine images.classes=2 images.per_class=2 images.workers=1",
+        "report": "results/h100/train out=page",
+        "list": "systems",
+    }
+    assert main([verb, *words[verb].split()]) == 0
+    first = capsys.readouterr().out.partition("\n")[0]
+    assert re.match({"images": "mine: 4 images in 2 ", "report": "page: page/", "list": "systems="}[verb], first)
