@@ -43,6 +43,11 @@ def on_one_line(text: str) -> str:
     return _CONTROL.sub(_escape, text)
 
 
+def has_unshown(text: str) -> bool:
+    """Whether `visible` would write out any of it."""
+    return bool(UNSHOWN.search(text))
+
+
 def has_control(text: str) -> bool:
     """Whether a text has a control character: a line break, a tab, an escape."""
     return bool(_CONTROL.search(text))

@@ -359,8 +359,8 @@ ADVANTAGES: list[Column[CheckedAdvantage]] = [
 
 
 def _ends(summary: Summary | None, text: Callable[[float], str]) -> str:
-    """The ends of an interval, or of the range of few runs."""
-    return f"{text(summary.low)} to {text(summary.high)}" if summary else ""
+    """The ends of an interval, or of the range of few runs; one run has none."""
+    return f"{text(summary.low)} to {text(summary.high)}" if summary and summary.n > 1 else ""
 
 
 def _ms(seconds: float) -> str:

@@ -79,14 +79,20 @@ def _without_copies(
 
     Of several the one counts that lies where `sweep` puts it: a copy may be older.
     """
-    kept: dict[tuple[str, int], RunSummary] = {}
-    copies = []
-    for run in sorted(summaries, key=lambda run: run.folder != folder.run(run.request.slug, run.repeat).path):
-        first = kept.setdefault((run.key, run.repeat), run)
-        if first is not run:
-            copies.append(f"{run.folder}: not counted, as {first.folder.name} holds run {run.repeat} of this case")
+    found: dict[tuple[str, int], list[RunSummary]] = defaultdict(list)
+    for run in summaries:
+        found[run.key, run.repeat].append(run)
+    kept, copies = [], []
+    for same in found.values():
+        if len(same) > 1:  # where a run belongs takes longer to tell than to read it
+            same.sort(key=lambda run: run.folder != folder.run(run.request.slug, run.repeat).path)
+        first, *others = same
+        kept.append(first)
+        copies += [
+            f"{run.folder}: not counted, as {first.folder.name} holds run {run.repeat} of this case" for run in others
+        ]
     runs: dict[str, list[RunSummary]] = defaultdict(list)
-    for run in sorted(kept.values(), key=lambda run: run.folder):
+    for run in sorted(kept, key=lambda run: run.folder):
         runs[run.key].append(run)
     return runs, copies
 

@@ -345,9 +345,10 @@ def point_results(results: Results, baseline: int | None = None) -> list[PointRe
     wanted = baseline or results.study.baseline
     unit = unit_of(device for run in results.runs for device in run.devices or ())
     series: dict[str, list[MeasuredPoint]] = defaultdict(list)
-    for point in results.points:
-        series[point.request.baseline_key].append(point)
-    return [_result(point, series[point.request.baseline_key], wanted, results, unit) for point in results.points]
+    keys = [point.request.baseline_key for point in results.points]
+    for point, key in zip(results.points, keys, strict=True):
+        series[key].append(point)
+    return [_result(point, series[key], wanted, results, unit) for point, key in zip(results.points, keys, strict=True)]
 
 
 def _baseline(series: Iterable[MeasuredPoint], gpus: int, of: MeasuredPoint) -> MeasuredPoint | None:

@@ -1,6 +1,7 @@
 """The verb `compare` as a user meets it."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -147,3 +148,11 @@ def test_a_study_file_that_is_none_is_refused(study_on_disk, capsys, tmp_path):
     status, _, err = run(capsys, a, a)
     assert (status, err.count("\n")) == (2, 1)
     assert "study.json: not a " in err
+
+
+def test_studies_without_a_common_case_have_no_empty_table(capsys):
+    """The cases of both stand there, with what is missing of each, and nothing is called sure."""
+    assert main(["compare", "results/h100/one-gpu", "results/h100/one-gpu-rest"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing to compare" in said and "rate B / A" not in said and "sure:" not in said
+    assert re.search("resnet50 +128  bf16 +missing +3,640", said)

@@ -114,7 +114,7 @@ def show_studies(compared: Comparison) -> None:
             show.say()
             show.listing(UNMATCHED_POINTS, compared.only_in_one, "In one study only", every=True)
         show.say()
-    elif len(compared.means) < len(compared.points):
+    elif compared.means and len(compared.means) < len(compared.points):
         show.listing(mean_columns(compared), compared.means, note="means: geometric, over the cases.")
         hidden.append(f"all {len(compared.points)} cases")
     else:
@@ -124,11 +124,12 @@ def show_studies(compared: Comparison) -> None:
     if counts and not show.everything():
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
     tested = sum(point.verdict in ("different", "no difference shown") for point in compared.points)
-    show.say(
-        f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5% of differences false."
-        if tested
-        else "sure: nothing is tested, from too few runs; ends are those of single runs."
-    )
+    if tested:
+        show.say(
+            f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5% of differences false."
+        )
+    elif compared.means:
+        show.say("sure: nothing is tested, from too few runs; ends are those of single runs.")
     _rest(hidden, "where it went: resnetx explain A B")
     if show.everything():
         for letter, study in (("A", compared.a), ("B", compared.b)):

@@ -18,7 +18,7 @@ from altair.utils import schemapi
 from altair.vegalite.v6.api import ChartType
 
 from resnetx import packages
-from resnetx.errors import ConfigError, shortened, visible
+from resnetx.errors import ConfigError, has_unshown, shortened, visible
 from resnetx.reporting.csv_tables import write_csv
 from resnetx.table import Cell, Record, Table
 
@@ -247,7 +247,10 @@ def draw(chart: AnyChart) -> DrawnChart:
 
     What draws it crashes at control characters, so texts show them written out.
     """
-    plain = _shown(specification(chart))
+    plain = specification(chart)
+    written = msgspec.json.encode(plain).decode()
+    if "\\u" in written or has_unshown(written):  # as an escape, or as it is
+        plain = _shown(plain)
     return DrawnChart(plain, "" if undrawn() else _svg(plain))
 
 
