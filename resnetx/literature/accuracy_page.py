@@ -126,8 +126,8 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
   (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
   these three is of figures not known before; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
   an interval to each other.
-- Between nodes nothing is fitted, and the rates of SummitDev's CPUs are from its own figures. How MI300X reach their
-  network cards (`configs/system/mi300x.yaml`) was chosen of RCCL's two files with the figures of both clusters in
+- Nothing is fitted to times between nodes, and the rates of SummitDev's CPUs are from its own figures. How MI300X reach
+  their network cards (`configs/system/mi300x.yaml`) was chosen of RCCL's two files with the figures of both clusters in
   sight: no error of two nodes of AMD's is of figures not known before.
 """
 

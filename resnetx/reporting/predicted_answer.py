@@ -251,7 +251,13 @@ def _margin(fewer: PredictedPoint, more: PredictedPoint) -> Estimate:
     if fewer.gpus == more.baseline_gpus and more.speedup and more.speedup_interval:
         low, high = more.speedup_interval
         return Estimate(value=more.speedup, low=low, high=high)
-    return ratio(side_of(fewer), side_of(more))
+    return _over(fewer, more)
+
+
+def _over(one: PredictedPoint, other: PredictedPoint) -> Estimate:
+    """The rate of one point over that of another; with weak scaling their batches differ."""
+    steps, times = ratio(side_of(one), side_of(other)), one.batch_size / other.batch_size
+    return Estimate(value=steps.value * times, low=steps.low * times, high=steps.high * times)
 
 
 def _ranked(curves: Sequence[PredictedCurve]) -> str:
@@ -266,7 +272,7 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
         return f"strategy={curve.strategy}" if name == "strategy" else str(getattr(curve, name))
 
     def over(ahead: PredictedCurve, behind: PredictedCurve) -> str:
-        margin = ratio(side_of(ahead.last), side_of(behind.last))
+        margin = _over(ahead.last, behind.last)
         value, low, high = to_interval(margin.value, margin.low, margin.high)
         if lead(margin) == "ahead":
             return f"{value} times ({low} to {high}) as fast as {called(behind)}"
@@ -659,7 +665,8 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
     give_rate = ": give rate="
     if point.compute_source == "stated" and compute > CLOSE:  # this GPU's, at another batch
-        give_rate = f": give rate= at {math.ceil(point.batch_size / point.gpus)}, too"
+        parts = point.gpus * (point.request.accumulate if point.request else 1)
+        give_rate = f": give rate= at {math.ceil(point.batch_size / parts)}, too"
     elif point.compute_source == "rescaled":  # beside a trace no rate is taken
         give_rate = ": trace this GPU"
     elif point.compute_source in ("stated", "measured", "replayed"):

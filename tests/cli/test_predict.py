@@ -788,6 +788,23 @@ def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys)
     assert "not predicted: on 1 GPU: needs 21.2 GB" in shown and "no speed-up" not in shown  # which was asked for
 
 
+def test_systems_on_other_numbers_of_gpus_are_compared_by_images_not_by_steps(predict, capsys):
+    words = ["summit", "nodes=2,4", "network=edr100", "model=resnet50", "batch_size=64", "scaling=weak", "gpus=12,24"]
+    _, found = predict(*words)
+    rates = {(point["system"], point["gpus"]): point["images_per_s"] for point in found}
+    assert rates["4x summit", 24] > 1.9 * rates["2x summit", 12]
+    assert main(["predict", *words, "-q"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    times = re.search(r"4x summit trains .* (\d\.\d+) times \(.*\) as fast as 2x summit", said)
+    assert times and float(times[1]) == pytest.approx(rates["4x summit", 24] / rates["2x summit", 12], rel=0.02)
+
+
+def test_where_batches_are_split_into_parts_a_rate_is_asked_for_at_the_images_of_one(capsys):
+    words = ["dgx-a100", "model=resnet50", "batch_size=256", "precision=bf16", "rate=32:1500", "accumulate=2"]
+    assert main(["predict", *words]) == 0
+    assert "give rate= at 16, too" in " ".join(capsys.readouterr().out.split())
+
+
 def test_settings_of_several_values_are_assumed_once(capsys):
     main(["predict", "dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8", "gradients=bf16,fp32"])
     assert "assumed: gradients.\n" in capsys.readouterr().out

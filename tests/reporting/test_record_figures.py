@@ -144,7 +144,8 @@ def test_cases_that_failed_are_counted_not_coded():
 
 
 def test_parts_of_one_page_have_titles_of_their_own(tmp_path):
-    page = report("results/h100/train", "results/h100/predicted", "results/h100/predicted-rate", out=str(tmp_path))
+    folders = (f"results/h100/{name}" for name in ("train", "dali", "predicted", "predicted-rate"))
+    page = report(*folders, out=str(tmp_path))
     titles = re.findall("<h2>(.*?)</h2>", page.read_text())
     assert len(set(titles)) == 5 and "Run of resnet50, batch 128, bf16, dali, profiled" in titles
     assert "What training does on dgx-h100, predicted (predicted-rate)" in titles

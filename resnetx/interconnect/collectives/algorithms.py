@@ -607,19 +607,15 @@ class NcclAlgorithms:
         hopper = capability < 10
         share = self.fitted.hopper_in_switch_share if hopper else expected_share
         moved = (1 + 1 / ranks) / port_Bps
-        if self.between is None:
-            return Algorithm(
-                "nvls",
-                self._start_s + self.fitted.in_switch_s,
-                moved / share,
-                _SWITCH_PORTS,
-                settling=Settling(self.fitted.in_switch_lost_s, self.fitted.in_switch_over_s),
-                expected=(switch_s, moved / expected_share),
-            )
         inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(IN_SWITCH)
-        limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
-        return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
+        return Algorithm(
+            "nvls",
+            self._start_s + self.fitted.in_switch_s + 2 * math.log2(self._nodes) * self._crossing_s(IN_SWITCH),
+            max(inside_s, between_s),
+            self.between.limit if self.between and between_s > inside_s else _SWITCH_PORTS,
+            settling=Settling(self.fitted.in_switch_lost_s, self.fitted.in_switch_over_s),
+            expected=None if self.between else (switch_s, moved / expected_share),
+        )
 
     @property
     def _rccl(self) -> bool:

@@ -31,7 +31,8 @@ The assumptions, and how much depends on each:
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.84 on Hopper (fitted; the source has 0.85).
-- Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`), nothing fitted; RCCL has Simple only.
+- Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`); reduction in switches takes there what
+  it takes inside one node, and the steps between nodes. Nothing is fitted to times between nodes; RCCL has Simple only.
 - Between nodes, every network card that the library drives carries one ring, all of them equal shares, each from a GPU
   of its own; `internode` says which cards those are, and what a step between nodes costs. With in-switch reduction the
   nodes form two trees, in which a node sends all its data twice if there are more than two.
