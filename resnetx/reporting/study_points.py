@@ -203,17 +203,18 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
         return f"{what} {_with_ends(point.result.speedup, ' times')} {over}, {efficiency:.0%} of ideal.{_lost(point)}"
     if not gained:
         count = f"{len(able)} of {len(points)}" if len(able) < len(points) else f"{len(able)}"
-        slowest, *_, fastest = sorted(
-            able, key=lambda point: point.result.images_per_s.median if point.result.images_per_s else 0.0
-        )
         alike = len({point.gpus for point in able}) == 1
-        least, most = (
-            f"{_with_ends(point.result.images_per_s)} {point.request.model.samples}/s "
-            f"({point.line_words if alike else point.words})"
-            for point in (slowest, fastest)
-        )
+        ranges = []
+        for samples in dict.fromkeys(point.request.model.samples for point in able):  # images are no sequences
+            of = sorted((point for point in able if point.request.model.samples == samples), key=_rate)
+            ends_of = dict.fromkeys(
+                f"{_with_ends(point.result.images_per_s)} {samples}/s ({point.line_words if alike else point.words})"
+                for point in (of[0], of[-1])
+                if point.result.images_per_s
+            )
+            ranges.append(f"{'from ' * (len(ends_of) > 1)}{' to '.join(ends_of)}")
         on = f"on {how_many(able[0].gpus, unit, 'one')}" if alike else f"none on several numbers of {unit}s"
-        return f"Measured on {node}: {count} cases, {on}: from {least} to {most}.{_left_by_small_batches(able)}"
+        return f"Measured on {node}: {count} cases, {on}: {'; '.join(ranges)}.{_left_by_small_batches(able)}"
     if len(gained) == 1:
         (point,) = gained
         fast = f"{_with_ends(point.result.speedup, ' times')} as fast as {point.result.baseline}"
@@ -404,6 +405,8 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
     unit, telling = unit_of_points(points), with_ratios(points)
+    several = len({point.gpus for point in points}) > 1  # one number of GPUs has no speed-up
+    over = "" if baselines == f"1 {unit}" else f"over {baselines}."
 
     def estimate(name: str, heading: str, legend: str = "") -> list[Column[StudyPoint]]:
         def of(point: StudyPoint) -> Summary | None:
@@ -425,12 +428,12 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     return [
         *point_names(points),
         *estimate("images_per_s", f"{samples_of(points)}/s"),
-        *estimate("speedup", "speed-up", "" if baselines == f"1 {unit}" else f"over {baselines}."),
+        *(estimate("speedup", "speed-up", over) if several else []),
         Column(
             ">efficiency",
             lambda point: (
                 f"{point.result.efficiency.median:.0%}"
-                if point.result.efficiency and point.request.key in telling
+                if several and point.result.efficiency and point.request.key in telling
                 else ""
             ),
             2,

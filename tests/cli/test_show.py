@@ -22,6 +22,7 @@ from resnetx.cli.verbs import show_train
 from resnetx.cli.verbs.show_sweep import show_study
 from resnetx.launching import NCCL_BACKEND_VARIABLE
 from resnetx.record import RunFolder, RunRecord, read
+from resnetx.reporting.study_points import study_answer
 from resnetx.table import Column
 
 ROOT = Path(__file__).parent.parent.parent
@@ -290,3 +291,14 @@ def test_where_the_time_of_one_workload_goes_is_a_line_and_warnings_are_words(ca
     told = " ".join(capsys.readouterr().out.split())
     assert "time on 2 ranks: 82% useful | 10 input | waiting for the slowest below 8 |" in told
     assert "look: other programs used the CPUs: all 2 cases" in told and "foreign-load" not in told
+
+
+def test_a_study_on_one_gpu_has_no_speedups_no_news_of_controls_and_images_apart_from_sequences(capsys):
+    points = resnetx.load(ROOT / "results/h100/one-gpu-rest").points
+    show_study("x", "", points)
+    told = capsys.readouterr().out
+    assert "speed-up" not in told and "efficiency" not in told and "the control run" not in told
+    answer = study_answer(points, "h100")
+    assert re.search(
+        r"from [\d.,]+ images/s .* to [\d.,]+ images/s .*; from [\d.,]+ sequences/s .* to [\d.,]+ seq", answer
+    )

@@ -1,5 +1,6 @@
 """`sweep`: measures a study, or shows how it would."""
 
+import re
 from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -102,7 +103,8 @@ NAMED = 3  # points of which the same is to be noted, by name; --all names all
 
 def show_study(name: str, about: str, points: Sequence[StudyPoint]) -> None:
     """Each point's rate and speed-up, where the time goes; --all: what each control run shows, too."""
-    by = "those of the lowest and of the highest speed-up"
+    several = len({point.gpus for point in points}) > 1
+    by = "those of the lowest and of the highest speed-up" if several else "the first and the last"
     show.listing(scaling_columns(points), points, rank=_gain, by=by)
     where(points)
     _worth(points)
@@ -183,6 +185,10 @@ def _notes(points: Sequence[StudyPoint]) -> None:
 def _unknown(point_limits: Limits | None) -> list[str]:
     """A sentence for each reason for which parts are not known."""
     unknown = point_limits.unknown if point_limits else {}
+    if not show.everything():  # what was not to run is no news
+        unknown = {
+            part: why for part, why in unknown.items() if not re.fullmatch("the control run .* has not run", why)
+        }
     return [
         f"{' and '.join(part for part in unknown if unknown[part] == why)}: {why}"
         for why in dict.fromkeys(unknown.values())

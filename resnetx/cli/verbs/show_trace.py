@@ -81,8 +81,9 @@ def show_trace(traced: Trace) -> None:
     if messages and show.everything():
         show.say()
         _messages(traced)
-    largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)[: not show.in_brief(show.BRIEFEST)]
-    for batch in traced.batches if show.everything() else largest:  # the answer names the slowest layers
+    several = len(traced.batches) > 1 and show.in_brief(show.BRIEFEST)  # the answer names the slowest layers
+    largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)[: not several]
+    for batch in traced.batches if show.everything() else largest:
         show.say()
         _layers(traced, batch)
     if not show.everything():
