@@ -17,7 +17,7 @@ from resnetx import record
 from resnetx.api import bench, bench_settings
 from resnetx.api.measuring import announce
 from resnetx.choices import Lab
-from resnetx.cli import main, ranks, show
+from resnetx.cli import ranks, show
 from resnetx.cli.verbs import show_bench
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.plan import COLLECTIVES, plan
@@ -27,16 +27,11 @@ from resnetx.measure.launch.executor import Command, one_node
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
 from resnetx.record.bench_record import NOT_DESCRIBED, counts
+from tests.cli.run import run
 from tests.nccl_tables import HEADING, rank_list, row, table
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
-
-
-def run(capsys, *words):
-    status = main(list(words))
-    said = capsys.readouterr()
-    return status, said.out, said.err
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,7 @@ import json
 import pytest
 from msgspec import to_builtins
 
-from resnetx.cli import main
-
-
-def run(capsys, *words):
-    status = main(list(words))
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
+from tests.cli.run import run
 
 
 @pytest.mark.parametrize(

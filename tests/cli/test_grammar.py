@@ -19,13 +19,7 @@ from resnetx.settings.files import names, settings
 from resnetx.settings.setting_types import values
 from resnetx.settings.table import TABLE, tagged
 from resnetx.settings.verbs import VERBS, reads, refuse_unread
-
-
-def run(capsys, *words):
-    status = main(list(words))
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
-
+from tests.cli.run import run
 
 # ---- what is not read is refused ------------------------------------------------------------------------------------
 

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import main, words_inside
+from resnetx.cli import words_inside
 from resnetx.errors import ConfigError
 from resnetx.measure import lab_ranks
 from resnetx.traces import read_all
-
-
-def run(capsys, *words):
-    status = main(list(words))
-    out, err = capsys.readouterr()
-    return status, out, err
+from tests.cli.run import run
 
 
 def test_a_verb_in_the_lab_gets_its_settings():

@@ -2,17 +2,11 @@
 
 import pytest
 
-from resnetx.cli import main
 from resnetx.host import node_name
 from resnetx.record import StudyFolder
+from tests.cli.run import run
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "image_size=32", "batch_size=8", "threads=1"]
-
-
-def run(capsys, *words):
-    status = main(list(words))
-    said = capsys.readouterr()
-    return status, said.out, said.err
 
 
 def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_nothing(capsys, tmp_path):

@@ -109,25 +109,19 @@ def test_other_ranks_of_the_launcher_are_of_this_run():
         rank.communicate("\n")
 
 
-def test_a_child_that_ends_in_between_counts_for_what_it_used_in_between():
-    parent, child = (1, 100), (2, 200)
-    before = CpuTimes(total=0, busy=0, interrupts=0, run={parent: (10, 0), child: (50, 0)})
-    # The child used 10 more ticks and ended; the parent used 2, and waited for it.
-    after = CpuTimes(total=100, busy=40, interrupts=8, run={parent: (12, 60)})
-    assert host_load(before, after) == HostLoad(busy=0.40, foreign=0.20)
-
-
-def test_a_child_that_nobody_waited_for_takes_nothing_off():
-    parent, child = (1, 100), (2, 200)
-    before = CpuTimes(total=0, busy=0, interrupts=0, run={parent: (10, 0), child: (50, 0)})
-    after = CpuTimes(total=100, busy=40, interrupts=0, run={parent: (12, 0)})
-    assert host_load(before, after) == HostLoad(busy=0.40, foreign=0.38)
-
-
-def test_a_reused_process_id_is_another_process():
-    before = CpuTimes(total=0, busy=0, interrupts=0, run={(1, 100): (90, 0)})
-    after = CpuTimes(total=100, busy=40, interrupts=0, run={(1, 300): (5, 0)})
-    assert host_load(before, after) == HostLoad(busy=0.40, foreign=0.35)
+@pytest.mark.parametrize(
+    ("before", "after", "interrupts", "foreign"),
+    [
+        # A child used 10 more ticks and ended; its parent used 2, and waited for it.
+        ({(1, 100): (10, 0), (2, 200): (50, 0)}, {(1, 100): (12, 60)}, 8, 0.20),
+        ({(1, 100): (10, 0), (2, 200): (50, 0)}, {(1, 100): (12, 0)}, 0, 0.38),  # nobody waited: nothing is taken off
+        ({(1, 100): (90, 0)}, {(1, 300): (5, 0)}, 0, 0.35),  # a process id that is used again is another process
+    ],
+)
+def test_a_child_that_ends_in_between_counts_for_what_it_used_in_between(before, after, interrupts, foreign):
+    first = CpuTimes(total=0, busy=0, interrupts=0, run=before)
+    second = CpuTimes(total=100, busy=40, interrupts=interrupts, run=after)
+    assert host_load(first, second) == HostLoad(busy=0.40, foreign=foreign)
 
 
 def test_a_moment_too_short_for_the_kernel_has_no_load():
