@@ -144,8 +144,9 @@ def test_cases_that_failed_are_counted_not_coded():
 
 
 def test_parts_of_one_page_have_titles_of_their_own(tmp_path):
-    folders = (f"results/h100/{name}" for name in ("train", "dali", "predicted", "predicted-rate"))
-    page = report(*folders, out=str(tmp_path))
+    page = report(
+        *(f"results/h100/{name}" for name in ("train", "dali", "predicted", "predicted-rate")), out=str(tmp_path)
+    )
     titles = re.findall("<h2>(.*?)</h2>", page.read_text())
     assert len(set(titles)) == 5 and "Run of resnet50, batch 128, bf16, dali, profiled" in titles
     assert "What training does on dgx-h100, predicted (predicted-rate)" in titles
@@ -166,3 +167,10 @@ def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
 def test_a_page_says_how_many_ranks_are_worth_it(tmp_path):
     text = report(QUICKSTART, out=str(tmp_path)).read_text()
     assert "What to do" in text and "up to 2 ranks: the last one adds 64% of one rank&#39;s rate." in text
+
+
+def test_one_run_has_no_range(tmp_path):
+    resnetx.compare("results/h100/predicted", "results/h100/one-gpu", out=str(tmp_path))
+    page = (tmp_path / "index.html").read_text()
+    assert "25.58" in page and "25.58 to 25.58" not in page and "in the mean of 10 cases" in page
+    assert "gpus=1" not in page  # in the sentence it is "1 GPU"
