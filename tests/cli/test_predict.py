@@ -504,6 +504,15 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert "leave-one-out error" in out
 
 
+def test_a_shortened_table_has_the_number_of_gpus_that_the_answer_says_to_use(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["model=resnet50", "batch_size=256", "precision=fp16", "rate=32:1500", "accumulate=2"]
+    assert main(["predict", "dgx-a100", *words]) == 0
+    answer, table = capsys.readouterr().out.split("\n\n")
+    assert answer.endswith("use 4.")
+    assert [line.split()[0] for line in table.splitlines()[1:3]] == ["4", "8"]
+
+
 def test_it_says_how_many_gpus_are_enough_and_where_the_time_of_each_goes(capsys):
     assert main(["predict", "systems=gx8", *ALEXNET]) == 0
     out = capsys.readouterr().out

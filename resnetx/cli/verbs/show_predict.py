@@ -92,6 +92,8 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     untold = any(row[1].open for row in rows) and not (len(curves) == 1 and curves[0].last.open)
     note = "A-B: no more is known than that it lies between these." * untold
     named = [curve.last for curve in named_curves(curves)]
+    if len(curves) == 1 and (enough := curves[0].enough) is not None:
+        named.append(enough)
 
     def keep(row: CurveRow) -> bool:
         return any(row[1] is point for point in named)
