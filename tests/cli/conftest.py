@@ -1,10 +1,17 @@
 """What tests of the command line share."""
 
 import json
+from argparse import Namespace
 
 import pytest
 
-from resnetx.cli import main
+from resnetx.cli import main, show
+
+
+@pytest.fixture(autouse=True)
+def _a_screen_without_flags():
+    """What a test shows without a command line does not have the flags of the one before."""
+    show.begin(Namespace())
 
 
 @pytest.fixture

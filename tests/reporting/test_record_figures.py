@@ -128,7 +128,10 @@ def test_a_study_of_one_gpu_says_what_small_batches_leave(tmp_path):
     """Without speed-ups, in the unit of what it trains on, without what has not run, and each label on one line."""
     study = resnetx.load("results/h100/one-gpu-rest")
     said = study.answer().sentences[0]
-    assert said.startswith("Measured on h100: 17 of 18 cases, on one GPU: from 46.9 sequences/s (GPT/12, batch 1, ")
+    assert said.startswith(
+        "Measured on h100: 17 of 18 cases, on one GPU: from 336 images/s (resnet50, batch 8, tf32) to "
+    )
+    assert "; from 46.9 sequences/s (GPT/12, batch 1, bf16) to 202 sequences/s" in said
     small, full = (point.result.images_per_s.median for point in study.points if point.workload == "mobilenet_v2")
     assert f"by one run of each, {small / full:.0%} (mobilenet_v2, bf16, batch 128 to 16) to 71%" in said
     page = report("results/h100/one-gpu-rest", out=str(tmp_path)).read_text()
