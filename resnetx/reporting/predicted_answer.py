@@ -393,11 +393,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
     how = f"{units.pop() if len(units) == 1 else 'GPU'}s"
     count = Column[CurveRow](f">{how}", lambda row: f"{row[1].gpus}")
     told = len(curves) > 1 and len({point.gpus for _, point in curve_rows(curves, every)}) == 1  # in the answer
-    return [
-        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
-        *([] if told else [count]),
-        Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
-        Column(">interval", lambda row: _rate_ends_cell(row[1])),
+    over_baseline: list[Column[CurveRow]] = [
         Column(
             f">{over if one_base else 'speed-up'}",
             lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]),
@@ -407,6 +403,13 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         Column(">use", lambda row: _enough_cell(row[0]), 2)
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
+    ]
+    return [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        *([] if told else [count]),
+        Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
+        Column(">interval", lambda row: _rate_ends_cell(row[1])),
+        *(over_baseline if any(point.gpus != point.baseline_gpus for point in points) else []),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
         Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(

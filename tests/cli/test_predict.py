@@ -504,6 +504,15 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert "leave-one-out error" in out
 
 
+def test_predictions_of_one_gpu_have_no_speedups_and_the_slowest_and_fastest_rows(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["predict", "dgx-h100", "study=one-gpu", "gpus=1"]) == 0
+    out = capsys.readouterr().out
+    assert "speed-up" not in out and "efficiency" not in out and "of 28, the slowest and the fastest." in out
+    assert main(["predict", "dgx-h100", "study=one-gpu", "gpus=1,2"]) == 0
+    assert "speed-up" in capsys.readouterr().out
+
+
 def test_a_shortened_table_has_the_number_of_gpus_that_the_answer_says_to_use(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     words = ["model=resnet50", "batch_size=256", "precision=fp16", "rate=32:1500", "accumulate=2"]

@@ -87,7 +87,8 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     curves = in_order(predicted_curves(made.points))
     every = show.everything()
     columns = curve_columns(curves, every)
-    by = "those that gain least and most"
+    gained = any(point.gpus != point.baseline_gpus for point in made.points)
+    by = "those that gain least and most" if gained else "the slowest and the fastest"
     rows = curve_rows(curves, every)
     untold = any(row[1].open for row in rows) and not (len(curves) == 1 and curves[0].last.open)
     note = "A-B: no more is known than that it lies between these." * untold
@@ -98,7 +99,10 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     def keep(row: CurveRow) -> bool:
         return any(row[1] is point for point in named)
 
-    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by * (len(curves) > 1), keep=keep)
+    def rank(row: CurveRow) -> float:
+        return row[0].gain if gained else row[1].images_per_s or 0.0
+
+    show.listing(columns, rows, note=note, rank=rank, by=by * (len(curves) > 1), keep=keep)
     _reasons([point for curve in curves for point in curve.points])
     if alone := without_speedup(curves):
         names = ", ".join(dict.fromkeys(curve.workload for curve in alone))
