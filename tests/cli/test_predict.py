@@ -509,7 +509,7 @@ def test_predictions_of_one_gpu_have_no_speedups_and_the_slowest_and_fastest_row
     assert main(["predict", "dgx-h100", "study=one-gpu", "gpus=1"]) == 0
     out = capsys.readouterr().out
     assert "speed-up" not in out and "efficiency" not in out and "of 28, the slowest and the fastest." in out
-    assert main(["predict", "dgx-h100", "study=one-gpu", "gpus=1,2"]) == 0
+    assert main(["predict", "dgx-h100", *ALEXNET, "gpus=1,2"]) == 0
     assert "speed-up" in capsys.readouterr().out
 
 
