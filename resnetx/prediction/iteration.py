@@ -19,7 +19,7 @@ from resnetx.prediction.step import (
     SAME,
     Compute,
     SimulatedJob,
-    StepTimes,
+    Step,
     Stretch,
     closed_form_s,
     hidden_behind_s,
@@ -45,7 +45,7 @@ HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user set
 
 def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
-    step, runs_ahead = job.classes[0].step, job.overlap.input and job.overlap.host_to_device
+    step, runs_ahead = job.classes[0], job.overlap.input and job.overlap.host_to_device
     queued = not step.queue_s or bool(step.host_s * by.host) or runs_ahead
     simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
     if simple and not job.sends_in_each_part:
@@ -94,14 +94,13 @@ def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
     explained = silent.explained().relieved("beyond")
     alike = explained.relieved("waits")
     alone = alike.relieved("shares")
-    steps = (replace(ranks.step, host_s=0.0, queue_s=0.0) for ranks in alone.classes)
-    classes = (replace(ranks, step=step) for ranks, step in zip(alone.classes, steps, strict=True))
+    classes = (replace(step, host_s=0.0, queue_s=0.0) for step in alone.classes)
     return job, silent, explained, alike, replace(alone, host=None, classes=tuple(classes))
 
 
 def seconds(jobs: Sequence[SimulatedJob], by: Stretch = AS_IT_IS) -> Seconds:
     """The parts of a step, by its jobs with ever less in them."""
-    unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].step.pace
+    unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].pace
     times_s = [iteration_s(job, by) for job in jobs]
     times_s.append(iteration_s(jobs[-1], unread))
     times_s.append(times_s[-1] / pace)  # computing alone is left, which is as long as it is stretched
@@ -172,9 +171,9 @@ class Iteration:
         return self.point.batch_size / self.time_s
 
     @cached_property
-    def slowest(self) -> StepTimes:
+    def slowest(self) -> Step:
         """The step of the ranks that compute longest."""
-        return max((ranks.step for ranks in self.job.classes), key=lambda step: step.compute_s)
+        return max(self.job.classes, key=lambda step: step.compute_s)
 
     @property
     def input_s(self) -> float:
@@ -400,7 +399,7 @@ class Iteration:
         from resnetx.prediction.task_graph import ALL_RANKS, timeline
 
         classes = self.job.classes
-        slowest = max(range(len(classes)), key=lambda index: classes[index].step.compute_s)
+        slowest = max(range(len(classes)), key=lambda index: classes[index].compute_s)
         return [
             PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
             for bar in timeline(self.job)

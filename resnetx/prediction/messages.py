@@ -112,7 +112,7 @@ def of_point(point: Point, computed: Compute) -> Exchange:
                 "paths through the host are used; leave it out"
             )
         sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return staged(paths, sent_bytes, point.gpus, deployment.library, computed.step.layers.names[0])
+        return staged(paths, sent_bytes, point.gpus, deployment.library, computed.step.names[0])
     arguments = (workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps)
     made = deployment.exchanges.get((point.devices, *arguments))
     if made is None:
@@ -286,7 +286,7 @@ def server_exchange(point: Point, computed: Compute, bytes_each: int) -> Exchang
     whole = [gradient.size_bytes for gradient in point.workload.gradients]
     back = tuple(_back(point, copies))
     last = TimedMessage(  # behind the whole backward pass
-        (computed.step.layers.names[0],), sum(message.time_s for message in back), name="parameters"
+        (computed.step.names[0],), sum(message.time_s for message in back), name="parameters"
     )
     overlaps = point.setting.overlap.parameters
     moving_s = sum(sizes) / copies.inward.bandwidth_Bps + sum(whole) / copies.outward.bandwidth_Bps
@@ -398,7 +398,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
         back_s = broadcasts_s(network, parts, begin_s)
     else:
         back_s = sum(broadcast.cost(size).time_s for size in parts if size)
-    back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
+    back = TimedMessage((computed.step.names[0],), back_s, name="parameters")
     error = max(reduced.error, error_of(broadcast, [size for size in parts if size]))
     return replace(reduced, fetched=(back,), sizes_bytes=(*reduced.sizes_bytes, *parts), error=error)
 
@@ -406,7 +406,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
     *blocks, message = counts.grouped(point.workload.gradients, strategy)  # from the last block to the first
-    order = computed.step.layers.names
+    order = computed.step.names
     places = {name: index for index, name in enumerate(order)}
     forward = [
         _gathered(gather.cost(_block_bytes(message, gathered_bytes)).time_s, order[0]),
