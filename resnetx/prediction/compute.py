@@ -35,14 +35,13 @@ from resnetx.prediction.host_step import (
     decoding_unit,
     launched,
 )
-from resnetx.prediction.scenario import CPU, Point
+from resnetx.prediction.scenario import Point
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.prediction.step import COPY_SHARE, LEAST_COMPUTE, Compute, LayerTime, Step, columns
 from resnetx.prediction.traced_step import elsewhere, is_cpu_of, is_own_host, of_trace, recomputing, replayed_step_of
-from resnetx.record.machine import Unit
 from resnetx.record.prediction import UNCHECKED, Origin, PredictionInput, measured_on
 from resnetx.request import Request
-from resnetx.units import si
+from resnetx.units import CPU, Unit, si
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.

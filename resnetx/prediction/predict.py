@@ -27,7 +27,7 @@ from resnetx import host
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.config import check
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.system import link_kinds
+from resnetx.interconnect.systems.changed_systems import link_kinds
 from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import lack_of, memory_of

@@ -22,13 +22,13 @@ from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.loading import is_folder, own_yaml
 from resnetx.prediction import roofline
-from resnetx.prediction.scenario import CPU
 from resnetx.prediction.step import COPY_SHARE, Compute, LayerTime, Step, columns
 from resnetx.record.prediction import measured_on
 from resnetx.record.run import ReplayedLayer, ReplayedStep
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.settings.files import PUBLISHED
+from resnetx.units import CPU
 from resnetx.workloads import counts
 from resnetx.workloads.counts import Layer, ready_order
 

@@ -22,13 +22,12 @@ from resnetx.record.comparisons import (
     StudySide,
     Unmatched,
 )
-from resnetx.record.machine import how_many, on_cores
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.study_points import PointPair, StudyPoint, baselines, match, mean, study_points, unit_of_points
 from resnetx.reporting.study_results import Results
 from resnetx.statistics import LEVEL, AdjustedTest, Summary, false_discovery, permutation_test, smallest_p
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import si, to_interval
+from resnetx.units import how_many, on_cores, si, to_interval
 
 _FEWEST_TESTED = 2  # runs on a side: one has no spread
 _MOST_ADVISED = 20  # runs of a point

@@ -61,7 +61,7 @@ from resnetx.interconnect.collectives.algorithms import (
     fitted,
     time_of,
 )
-from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
+from resnetx.interconnect.collectives.internode import Groups, join_nodes
 from resnetx.interconnect.collectives.measured import (
     Calibration,
     ComparedTime,
@@ -82,6 +82,7 @@ from resnetx.interconnect.collectives.rings import (
 )
 from resnetx.interconnect.collectives.sends import NcclSends, leaving
 from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.graph import by_node, unlike_nodes
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS, Operation
