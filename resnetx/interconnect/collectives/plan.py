@@ -156,12 +156,14 @@ class CollectivePlan:
         """What the library runs for `size_bytes`, by the uncalibrated model."""
         return self.algorithms[choices(self.algorithms, size_bytes)[0][0]]
 
-    def cost(self, size_bytes: float) -> Cost:
+    def time_s(self, size_bytes: float) -> float:
         """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
-        fastest = self.fastest(size_bytes)
         time_s = time_of(self.algorithms, choices(self.algorithms, size_bytes))
-        if self.calibration is not None:
-            time_s *= self.calibration.ratio(size_bytes)
+        return time_s if self.calibration is None else time_s * self.calibration.ratio(size_bytes)
+
+    def cost(self, size_bytes: float) -> Cost:
+        """The same with the bandwidths, and what limits them."""
+        fastest, time_s = self.fastest(size_bytes), self.time_s(size_bytes)
         algbw_Bps = size_bytes / time_s
         return Cost(time_s, algbw_Bps, algbw_Bps * self.bus_factor, fastest.name, fastest.limit)
 
