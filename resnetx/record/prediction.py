@@ -166,6 +166,11 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     sensitivity: list[Sensitivity]
     timeline: list[PredictedTask]  # of one steady iteration of one rank; [] unless asked for
 
+    @property
+    def machine_labels(self) -> list[str]:
+        """Settings of its machine, where they differ; systems of several nodes have names of their own."""
+        return [f"{name} {value}" for name, value in self.varied.items() if name != "nodes"]
+
 
 class PointsFile(RecordPart, frozen=True):
     """Where the points of a large prediction are: beside its record."""

@@ -17,13 +17,12 @@ import msgspec
 
 from resnetx import units
 from resnetx.record.comparisons import Estimate
-from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side_of
-from resnetx.reporting.study_results import settings_label, varying_settings
+from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
+from resnetx.request import settings_label, varying_settings
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import to_interval, two_ends
+from resnetx.units import Unit, how_many, on_cores, to_interval, two_ends, unit_by_library
 
 MOST_RANKED = 4  # each over the next, and each with its largest loss
 PARTS: dict[PartName, str] = {
@@ -121,7 +120,7 @@ def _workload(point: PredictedPoint, keys: Sequence[str], named: Sequence[str]) 
     """The workload with what tells it from others of its name; `named`: fields of the point, `keys`: settings."""
     settings = settings_label(point.request, keys) if point.request else ""
     labels = [getattr(point, name) or f"no {name}" for name in named]
-    return ", ".join(filter(None, [point.workload, *labels, settings, *machine_labels(point)]))
+    return ", ".join(filter(None, [point.workload, *labels, settings, *point.machine_labels]))
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:

@@ -61,7 +61,7 @@ from resnetx.interconnect.collectives.algorithms import (
     fitted,
     time_of,
 )
-from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
+from resnetx.interconnect.collectives.internode import Groups, join_nodes
 from resnetx.interconnect.collectives.measured import (
     Calibration,
     ComparedTime,
@@ -82,6 +82,7 @@ from resnetx.interconnect.collectives.rings import (
 )
 from resnetx.interconnect.collectives.sends import NcclSends, leaving
 from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.graph import by_node, unlike_nodes
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS, Operation
@@ -155,12 +156,14 @@ class CollectivePlan:
         """What the library runs for `size_bytes`, by the uncalibrated model."""
         return self.algorithms[choices(self.algorithms, size_bytes)[0][0]]
 
-    def cost(self, size_bytes: float) -> Cost:
+    def time_s(self, size_bytes: float) -> float:
         """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
-        fastest = self.fastest(size_bytes)
         time_s = time_of(self.algorithms, choices(self.algorithms, size_bytes))
-        if self.calibration is not None:
-            time_s *= self.calibration.ratio(size_bytes)
+        return time_s if self.calibration is None else time_s * self.calibration.ratio(size_bytes)
+
+    def cost(self, size_bytes: float) -> Cost:
+        """The same with the bandwidths, and what limits them."""
+        fastest, time_s = self.fastest(size_bytes), self.time_s(size_bytes)
         algbw_Bps = size_bytes / time_s
         return Cost(time_s, algbw_Bps, algbw_Bps * self.bus_factor, fastest.name, fastest.limit)
 
