@@ -320,6 +320,12 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         return f"Predicted: {what}: {told(ranked[0])}; of {others} none is known."
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
+    by_unit: dict[str, list[PredictedCurve]] = {}
+    for curve in ranked:
+        by_unit.setdefault("" if gained else rate_unit(curve.points), []).append(curve)
+    if len(by_unit) > 1:
+        ranges = [" to ".join(map(told, [*alike[:1], *alike[1:][-1:]])) for alike in by_unit.values()]
+        return f"Predicted: {what}: {'; '.join(ranges)}."
     each = f", each on its most {unit_of_point(one.able[-1])}s," * (gained and len(counts) > 1)
     return f"Predicted: {what}{each} from {told(ranked[0])} to {told(ranked[-1])}."
 
@@ -409,7 +415,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         *([] if told else [count]),
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
-        *(over_baseline if any(point.gpus != point.baseline_gpus for point in points) else []),
+        *(over_baseline if any_gain(points) else []),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
         Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(
@@ -431,6 +437,11 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         ),
         Column("compute", lambda row: row[1].compute_source or "", ONLY_WITH_ALL),
     ]
+
+
+def any_gain(points: Sequence[PredictedPoint]) -> bool:
+    """Whether any point has a baseline other than itself."""
+    return any(point.gpus != (point.baseline_gpus or point.gpus) for point in points)
 
 
 def _and(ends: Sequence[str]) -> str:
@@ -623,10 +634,13 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
         sentences.append(f"{what} was ever compared with a measurement")
     modelled = [point for curve in curves for point in curve.able if point.compute_source == "roofline"]
     if not kinds and modelled:
-        of_one = (domain for domain in made.domains if any(_is_of_one(domain, point) for point in modelled))
-        sentences += [
-            f"{domain.points} rates of others' programs were predicted to {domain.mean_error:.1%}" for domain in of_one
+        of_one = [domain for domain in made.domains if any(_is_of_one(domain, point) for point in modelled)]
+        told_each = [
+            f"{domain.points}{' of transformers' * ('transformers' in domain.what and len(of_one) > 1)} "
+            f"to {domain.mean_error:.1%}"
+            for domain in of_one
         ]
+        sentences += [f"rates of others' programs were predicted: {', '.join(told_each)}"] * bool(of_one)
     return sentences
 
 

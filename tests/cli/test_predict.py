@@ -248,7 +248,11 @@ def test_each_framework_is_predicted_as_it_is_alone(predict):
             ["overlap.input=false", "framework=cntk"],
             "overlap.input=false: framework=cntk has a strategy and an overlap",
         ),
-        (["input=torchvision", "input.stage=/local"], "input.stage: is of a run; a prediction reads what is described"),
+        (["input=torchvision", "input.stage=/local"], "input.stage: is of a run, and changes nothing"),
+        (["input=dali", "input.prefetch=4"], "input.prefetch: is of a run"),
+        (["optimizer.learning_rate=0.1"], "optimizer.learning_rate: is of a run"),
+        (["strategy=none", "gradients=fp16"], "gradients=fp16: is of collectives, and strategy=none has none"),
+        (["strategy=none,server", "launch_mode=one-process"], "strategy=none and strategy=server has none"),
     ],
 )
 def test_what_would_change_nothing_is_refused(capsys, words, sentence):

@@ -356,7 +356,7 @@ SCORES: list[Column[tuple[KindScore, bool]]] = [
 # `report`: a page, figures and tables of studies.
 
 
-def report_(_: Namespace, paths: list[Path], asked: Point) -> int:
+def report_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Writes the report of the studies in the folders that are given."""
     from resnetx.api.report import report
 
@@ -365,8 +365,14 @@ def report_(_: Namespace, paths: list[Path], asked: Point) -> int:
         written = report(*paths, **asked)
     finally:
         gc.enable()
-    show.line(f"page: {written}")
-    show.say("Open it in a browser; its figures and tables are files in the same folder.")
+    page = f"page: {written}"  # a line that is copied, however long it is
+    if options.json:
+        show.json_lines([{"page": str(written)}], page)
+        return 0
+    show.line(page)
+    if not options.quiet:
+        show.say()
+        show.say("Open it in a browser; its figures and tables are files in the same folder.")
     return 0
 
 
