@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.bench_record import CopyEnd
-from resnetx.record.machine import Unit
 from resnetx.record.prediction import Interval, PredictedGpu
 from resnetx.record.sealing import RecordPart
 from resnetx.request import Request
 from resnetx.statistics import Summary
 from resnetx.table import Record, Tabular, row
+from resnetx.units import Unit
 
 # ---- comparison -----------------------------------------------------------------------------------------------------
 # The record of a comparison: study B over study A, point by point, with what else differs between the two.

@@ -23,13 +23,12 @@ from resnetx.record.comparisons import (
     StudySide,
     Unmatched,
 )
-from resnetx.record.machine import how_many, on_cores
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.study_points import PointPair, StudyPoint, baselines, match, mean, study_points, unit_of_points
 from resnetx.reporting.study_results import Results
 from resnetx.statistics import MIN_RUNS_FOR_T, Summary, adjusted_p, shown_differences, t_test
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import si, to_interval
+from resnetx.units import how_many, on_cores, si, to_interval
 
 _Finding = tuple[float, Literal["different", "no difference shown"]]  # the adjusted p of a tested point
 

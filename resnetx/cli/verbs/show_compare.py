@@ -29,7 +29,6 @@ from resnetx.record.comparisons import (
     SystemSide,
 )
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
 from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, ratio_lines
@@ -48,7 +47,7 @@ from resnetx.reporting.systems_answer import (
 )
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import figure, si, size_text, two_ends
+from resnetx.units import figure, how_many, si, size_text, two_ends, unit_by_library
 
 # ---- compare --------------------------------------------------------------------------------------------------------
 # `compare`: two studies or benches, systems, or a prediction and the study that checks it, side by side.
