@@ -161,6 +161,7 @@ def predicted(
         interval_by_compute_s=iteration.interval_by_compute_s,
         interval_by_scaling_s=iteration.interval_by_scaling_s,
         images_per_s=iteration.images_per_s,
+        rate_known=iteration.given_error is not None,
         speedup=speedup,
         speedup_interval=interval,
         efficiency=efficiency,

@@ -602,7 +602,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if all(curve.last.open for curve in curves) and curves:
         return sentences  # rates of determined points say nothing of these
     able = [point for curve in curves for point in curve.able]
-    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or _is_given(point) for point in able):
+    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or point.rate_known for point in able):
         return sentences
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     domains = [domain for domain in made.domains if _is_of(domain, kinds)]
@@ -660,13 +660,6 @@ def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
-def _is_given(point: PredictedPoint) -> bool:
-    """Whether a point of several GPUs has the rate that is known there: then nothing else is doubted of it."""
-    known = [point.iteration_s, point.iteration_s] == point.interval_by_compute_s
-    of_one = point.compute_source in ("stated", "measured")
-    return point.gpus > 1 and of_one and known and point.interval_s == point.interval_by_scaling_s
-
-
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
 
 
@@ -688,7 +681,7 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
     beside, remedy = _beside(point, told)
-    of_scaling = "the known rate" if _is_given(point) else "what scaling costs"
+    of_scaling = "the known rate" if point.rate_known else "what scaling costs"
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"{of_scaling} ({math.expm1(scaling):.0%})"),

@@ -127,23 +127,9 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "nccl-tests.log").write_text(table("allreduce", 8, times_s))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("verb", "words", "most"), [(verb, *each) for verb, screens in SCREENS.items() for each in screens]
-)
-def test_screen_quiet_and_json_answer_alike(verb, words, most, capsys, here):
-    kept = [] if "results=" in words or "--import" not in words else ["results=kept"]
-    ended, said = [], []
-    for flag in ([], ["-q"], ["--json"]):
-        ended.append(main([verb, *words.split(), *kept, *flag]))
-        said.append(capsys.readouterr())
-    assert len({*ended}) == 1 and ended[0] in (0, 1)
-    judge(said[0].out, said[0].err, said[1].out, said[2].out, most)
-
-
-@pytest.mark.dist
-@pytest.mark.parametrize("verb", MEASURED)
-def test_what_is_measured_is_answered_alike(verb, capsys, here, preloaded, monkeypatch):
+@pytest.fixture
+def alike(capsys, here, monkeypatch):
+    """Runs a command, and judges what it concludes as its screen, with -q and as JSON."""
     concluded = []
     conclude = show.conclude
 
@@ -151,16 +137,42 @@ def test_what_is_measured_is_answered_alike(verb, capsys, here, preloaded, monke
         concluded.append((given, more))
         conclude(*given, **more)
 
+    def run(verb, words, most=None):
+        assert main([verb, *words]) in (0, 1)
+        shown = capsys.readouterr()
+        (((_, *given), more),) = concluded
+        said = []
+        for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
+            show.begin(options)
+            conclude(options, *given, **more)
+            said.append(capsys.readouterr().out)
+        judge(shown.out, shown.err if most else "", *said, most or more.get("most", ONE))
+
     monkeypatch.setattr(show, "conclude", kept)
-    assert main([verb, *MEASURED[verb].split(), "results=measured"]) in (0, 1)
-    shown = capsys.readouterr()
-    (((_, *given), more),) = concluded
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "words", "most"), [(verb, *each) for verb, screens in SCREENS.items() for each in screens]
+)
+def test_screen_quiet_and_json_answer_alike(verb, words, most, alike):
+    kept = [] if "results=" in words or "--import" not in words else ["results=kept"]
+    alike(verb, [*words.split(), *kept], most)
+
+
+def test_flags_say_what_the_screen_concludes(capsys, here):
     said = []
-    for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
-        show.begin(options)
-        conclude(options, *given, **more)
+    for flag in ([], ["-q"], ["--json"]):
+        assert main(["describe", "model=alexnet", "batch_size=256", *flag]) == 0
         said.append(capsys.readouterr().out)
-    judge(shown.out, "", *said, more.get("most", ONE))
+    judge(said[0], "", *said[1:], ONE)
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("verb", MEASURED)
+def test_what_is_measured_is_answered_alike(verb, alike, preloaded):
+    alike(verb, [*MEASURED[verb].split(), "results=measured"])
 
 
 def test_many_files_that_are_skipped_for_one_reason_are_counted(capsys, here):

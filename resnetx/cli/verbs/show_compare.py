@@ -124,9 +124,7 @@ def show_studies(compared: Comparison) -> None:
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
     tested = sum(point.verdict in ("different", "no difference shown") for point in compared.points)
     if tested:
-        show.say(
-            f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5% of differences false."
-        )
+        show.say(f"sure: t tests of {tested} of {len(compared.points)} cases, at most 5% of differences false.")
     elif compared.means:
         show.say("sure: nothing is tested, from too few runs; ends are those of single runs.")
     _rest(hidden, "where it went: resnetx explain A B")

@@ -61,6 +61,7 @@ class NodeNetwork:
 
     bandwidth_Bps: float
     latency_s: float  # one way, of a small message
+    rings: int  # one a card
     limit: str
     note: str
 
@@ -95,7 +96,7 @@ def join_nodes(
     latency_s = sum(link.wire.latency_s.value for _, _, link in flows[0].steps if link.wire.family == "network")
     staged = ", staged in host memory" if flows[0].staged else ""
     note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
-    return NodeNetwork(slowest_Bps * count, latency_s, limit, note)
+    return NodeNetwork(slowest_Bps * count, latency_s, count, limit, note)
 
 
 def _two_nodes(system: System, groups: Sequence[tuple[int, ...]], rails: Rails) -> list[list[tuple[str, int]]]:
