@@ -14,13 +14,12 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -44,12 +43,10 @@ from resnetx.request import Request
 from resnetx.workloads.counts import parts_of
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
-T = TypeVar("T")
-Base = Iteration | Undecided | None  # what a speed-up is over; None: the point itself
 BETTER = 2.0  # how much better each thing is made to see what it is worth
 
 
-def predict(point: Point, base: Base = None) -> SourcedPoint:
+def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedPoint:
     """The predicted point; its speed-up is over `base`, or over itself. Refuses what has no place on its system."""
     if reason := obstacle_of(point):
         raise ConfigError(reason)
@@ -305,37 +302,26 @@ def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> l
     count = _useful(curves) if processes is None else processes
     if count > 1:
         return _by_processes(curves, count)
-    return [point for curve in curves for point in _points_of(curve)]
-
-
-def _points_of(curve: Curve) -> Iterator[SourcedPoint]:
-    def point_of(point: Point, base: Base) -> tuple[SourcedPoint, Base]:
-        sourced = predict(point, base)
-        return sourced, sourced.iteration
-
-    made = _along(curve, point_of, lambda point, reason: missing(point, "refused", reason))
-    last = max(made, key=lambda placement: (made[placement].point.outcome == "ok", len(placement[0])))
-    made[last] = _with_graph(made[last])
-    return (made[placement].of_curve(curve.varied) for placement in curve.placements)
-
-
-def _along(
-    curve: Curve, made: Callable[[Point, Base], tuple[T, Base]], refused: Callable[[Point, str], T]
-) -> dict[Placement, T]:
-    """What is made of each point of a curve, given what the first that can run is; `refused`: of others, with why."""
-    try:
-        setting = calibrated(curve.workload, curve.deployment, curve.setting)
-    except ConfigError as error:
-        return {each: refused(point, str(error)) for each, point in curve.points(curve.setting).items()}
-    found: dict[Placement, T] = {}
-    base: Base = None
-    for placement, point in curve.points(setting).items():
+    points: list[SourcedPoint] = []
+    for curve in curves:
         try:
-            found[placement], own = made(point, base)
+            setting = calibrated(curve.workload, curve.deployment, curve.setting)
         except ConfigError as error:
-            found[placement], own = refused(point, str(error)), None
-        base = base or own
-    return found
+            made = {each: missing(point, "refused", str(error)) for each, point in curve.points(curve.setting).items()}
+        else:
+            made = {}
+            base: Iteration | Undecided | None = None
+            for placement, point in curve.points(setting).items():
+                try:
+                    made[placement] = predict(point, base)
+                except ConfigError as error:
+                    made[placement] = missing(point, "refused", str(error))
+                base = base or made[placement].iteration
+        last = max(made, key=lambda placement: (made[placement].point.outcome == "ok", len(placement[0])), default=None)
+        if last is not None:
+            made[last] = _with_graph(made[last])
+        points += (made[placement].of_curve(curve.varied) for placement in curve.placements)
+    return points
 
 
 LOST = 0.09  # of a step to launching, from which a CUDA graph is predicted, too
@@ -490,7 +476,19 @@ def columns_of(curves: Sequence[Curve]) -> Columns:
 def _rows(curve: Curve) -> list[GridRow]:
     """A row for each placement, as `predicted_curves` has a point for each."""
     varied = ", ".join(f"{name}={value}" for name, value in {**_trained(curve.workload), **curve.varied}.items())
-    rows = _along(curve, partial(_row, varied), lambda point, reason: _named(point, varied, "refused", reason))
+    try:
+        setting = calibrated(curve.workload, curve.deployment, curve.setting)
+    except ConfigError as error:
+        points = curve.points(curve.setting)
+        return [_named(points[placement], varied, "refused", str(error)) for placement in curve.placements]
+    rows: dict[Placement, GridRow] = {}
+    base: Iteration | Undecided | None = None
+    for placement, point in curve.points(setting).items():
+        try:
+            rows[placement], own = _row(point, base, varied)
+        except ConfigError as error:
+            rows[placement], own = _named(point, varied, "refused", str(error)), None
+        base = base or own
     return [rows[placement] for placement in curve.placements]
 
 
@@ -508,7 +506,7 @@ def _trained(workload: Workload) -> dict[str, str]:
     return {name: word for name, word in words.items() if word}
 
 
-def _row(varied: str, point: Point, base: Base) -> tuple[GridRow, Base]:
+def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple[GridRow, Iteration | Undecided | None]:
     """A point, and what others are compared with where it is the first."""
     if reason := obstacle_of(point):
         return _named(point, varied, "refused", reason), None
