@@ -264,7 +264,7 @@ def test_tf32_takes_what_fp32_takes_where_tensor_cores_gain_less_than_winograds_
     for name, alike in (("rtx-4090", True), ("l40s-48gb", True), ("a100-sxm4-80gb", False)):
         gpu = parts_table("gpus")[name]
         fp32, tf32 = (
-            sum(modelled_step(fitted(), tables.kept(model, size), size, 256, gpu, precision).forward_s)
+            modelled_step(fitted(), tables.kept(model, size), size, 256, gpu, precision).forward_s
             for precision in ("fp32", "tf32")
         )
         assert tf32 <= fp32 and (tf32 > 0.7 * fp32) == alike
