@@ -1,5 +1,6 @@
-"""`images`, `lab` and `list`: verbs whose screens are a few lines. Each imports what it needs when it is asked for."""
+"""`images`, `lab`, `list` and `report`: verbs whose screens are a few lines. Each imports what it needs when asked."""
 
+import gc
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
@@ -149,4 +150,23 @@ def list_(_: Namespace, paths: list[Path], __: Point) -> int:
             show.say()
         show.say("systems=  (`resnetx topology` describes them)", style="bold")
         show.say("  " + ", ".join(sorted(path.stem for path in (CONFIGS / "system").glob("*.yaml"))))
+    return 0
+
+
+# ---- report ---------------------------------------------------------------------------------------------------------
+# `report`: a page, figures and tables of anything that is stored.
+
+
+def report_(_: Namespace, paths: list[Path], asked: Point) -> int:
+    """Writes the page of what is given."""
+    from resnetx.api.report import report
+
+    gc.disable()  # collecting among the records of thousands of runs frees nothing, and takes a twentieth of the time
+    try:
+        written = report(*paths, **asked)
+    finally:
+        gc.freeze()  # nor is it looked through once more at the end
+        gc.enable()
+    show.line(f"page: {written}")
+    show.say("Open it in a browser; its figures and tables are files in the same folder.")
     return 0
