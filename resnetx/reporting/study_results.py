@@ -169,4 +169,6 @@ def _setting_label(key: str, value: Any) -> str:
     if isinstance(value, float):
         value = f"{value:g}"
     value = str(value).lower() if isinstance(value, bool) else value
+    if key == "lab.system":  # by its name or file
+        return Path(value).stem if str(value).endswith((".yaml", ".yml")) else str(value)
     return str(value) if key in _BARE else f"{key.removeprefix('env.')}={value}"

@@ -278,7 +278,6 @@ def _curves(
                     "words",
                     "isValid(datum.label)",
                     "label",
-                    by_scale=True,
                     on_pages=True,
                     look={"align": "right", "dx": -4, "dy": -9},
                 )
