@@ -463,8 +463,8 @@ class Optimizer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def states(self) -> int:
-        """Numbers that it keeps of each parameter: a momentum, and AdamW also a second moment."""
-        return 2 if self.kind == "adamw" else 1
+        """Numbers that it keeps of each parameter: a momentum, if it has one, and AdamW also a second moment."""
+        return 2 if self.kind == "adamw" else int(self.momentum > 0)
 
 
 class Lab(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

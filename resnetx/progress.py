@@ -103,9 +103,12 @@ def note(text: str, *, indent: int = 0, warning: bool = False) -> None:
     _current.get().note(text, indent=indent, warning=warning)
 
 
+SKIPPED = "skipped: "  # how such a note begins
+
+
 def skipped(sentence: str) -> None:
     """Says what is left out: a file that cannot be read, or that counts twice."""
-    note(f"skipped: {sentence}", warning=True)
+    note(f"{SKIPPED}{sentence}", warning=True)
 
 
 def assumed(text: str) -> None:

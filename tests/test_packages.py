@@ -14,9 +14,9 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 
-# Hides modules from a process, as if they were not installed, and runs the command line.
+# Hides modules from a process, as if they were not installed, and runs command lines: of each what it printed.
 WITHOUT = """
-import sys
+import contextlib, io, json, sys
 
 for module in list(sys.modules):
     if any(module == name or module.startswith(name + ".") for name in {hidden!r}):
@@ -30,7 +30,10 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 {changes}
 from resnetx.cli import main
-sys.exit(main(sys.argv[1:]))
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main(words)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
 """
 
 
@@ -42,16 +45,26 @@ examination.apart = lambda probes, *_: {name: probe() for name, probe in probes.
 
 
 @pytest.fixture
-def without(tmp_path, light_python):
-    """Runs a verb without some modules, in an empty folder: (status, what is printed, what is said of mistakes)."""
+def each_without(tmp_path, light_python):
+    """Runs verbs without some modules, in an empty folder: (status, what is printed, what is said of mistakes) of each.
 
-    def run(hidden, *words, changes=""):
-        program = WITHOUT.format(hidden=set(hidden), changes=changes)
-        command = [light_python, "-c", program, *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
+    They share a process, as a module that is not there stays so however many verbs ask for it.
+    """
+
+    def run(hidden, commands, changes="", before=""):
+        program = before + WITHOUT.format(hidden=set(hidden), changes=changes)
+        words = [light_python, "-c", program, json.dumps(commands)]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     return run
+
+
+@pytest.fixture
+def without(each_without):
+    """The same of one verb."""
+    return lambda hidden, *words, changes="": each_without(hidden, [words], changes)[0]
 
 
 STUDY = str(ROOT / "results" / "cpu-2core" / "quickstart")
@@ -59,41 +72,44 @@ MOBILE = ["model=torchvision", "model.name=mobilenet_v3_small", "batch_size=4"]
 MESH = ["topology", "systems=dgx1-p100", "collective=allreduce", "devices=[0,1,2]"]
 
 
-@pytest.mark.slow
+SYNTHETIC = ["input=synthetic"]
+TORCH = [
+    *([verb, *SYNTHETIC] for verb in ("train", "sweep", "trace", "verify")),
+    ["bench"],
+    ["describe", "model=googlenet", "image_size=128"],
+]
+TORCHVISION = [["describe", *MOBILE], ["train", *MOBILE, *SYNTHETIC], ["train", "input=torchvision"]]
+
+
 @pytest.mark.parametrize(
-    ("module", "words", "extra"),
+    ("module", "commands", "extra"),
     [
-        ("altair", ["report", STUDY, "out=page"], ""),
-        ("jinja2", ["report", STUDY, "out=page"], ""),
-        ("torch", ["train", "input=synthetic"], "[train]"),
-        ("torch", ["sweep", "input=synthetic"], "[train]"),
-        ("torch", ["trace", "input=synthetic"], "[train]"),
-        ("torch", ["bench"], "[train]"),
-        ("torch", ["verify", "input=synthetic"], "[train]"),
-        ("torch", ["describe", "model=googlenet", "image_size=128"], "[train]"),
-        ("torchvision", ["describe", *MOBILE], "[train]"),
-        ("torchvision", ["train", *MOBILE, "input=synthetic"], "[train]"),
-        ("torchvision", ["train", "input=torchvision"], "[train]"),
-        ("nvidia.dali", ["train", "input=dali"], "[train]"),
-        ("nvidia", ["train", "input=dali"], "[train]"),
-        ("PIL", ["images"], "[train]"),
-        ("pynvml", ["train", "input=synthetic"], ""),
-        ("wandb", ["train", "input=synthetic", "tracker=wandb"], "[wandb]"),
-        ("wandb", ["sweep", "input=synthetic", "tracker=wandb"], "[wandb]"),
-        ("yaml", ["describe"], ""),
-        ("rich", ["describe"], ""),
+        ("altair", [["report", STUDY, "out=page"]], ""),
+        ("jinja2", [["report", STUDY, "out=page"]], ""),
+        ("torch", TORCH, "[train]"),
+        ("torchvision", TORCHVISION, "[train]"),
+        ("nvidia.dali", [["train", "input=dali"]], "[train]"),
+        ("nvidia", [["train", "input=dali"]], "[train]"),
+        ("PIL", [["images"]], "[train]"),
+        ("pynvml", [["train", *SYNTHETIC]], ""),
+        ("wandb", [[verb, *SYNTHETIC, "tracker=wandb"] for verb in ("train", "sweep")], "[wandb]"),
+        ("yaml", [["describe"]], ""),
+        ("rich", [["describe"]], ""),
     ],
 )
-def test_what_is_missing_is_one_sentence_with_the_command_that_installs_it(without, tmp_path, module, words, extra):
-    status, out, err = without([module], *words)
-    assert (status, out) == (2, "")
-    assert err.startswith("resnetx: ")
-    assert err.count("\n") == 1, err
-    assert f'install it with `python -m pip install -e "{ROOT}{extra}"`' in err
+def test_what_is_missing_is_one_sentence_with_the_command_that_installs_it(
+    each_without, tmp_path, module, commands, extra
+):
+    told = each_without([module], commands)
+    assert len(told) == len(commands)
+    for status, out, err in told:
+        assert (status, out) == (2, "")
+        assert err.startswith("resnetx: ")
+        assert err.count("\n") == 1, err
+        assert f'install it with `python -m pip install -e "{ROOT}{extra}"`' in err
     assert not list(tmp_path.glob("**/record.json"))
 
 
-@pytest.mark.slow
 def test_rings_need_scipy(without):
     status, _, err = without(["scipy", "scipy.optimize"], *MESH)
     assert (status, err.count("\n")) == (2, 1)
@@ -115,7 +131,6 @@ def files(folder, kind):
     return {path.name.removesuffix(kind) for path in folder.glob(f"*{kind}")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "count"),
     [
@@ -135,7 +150,6 @@ def test_without_what_draws_figures_are_vega_lite_and_one_sentence_says_so(witho
     assert not [*tmp_path.glob("drawn/*.svg"), *tmp_path.glob("drawn/*.pdf")]
 
 
-@pytest.mark.slow
 def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_there(without, tmp_path):
     assert without(["vl_convert"], "report", STUDY, "out=page")[0] == 0
     page = (tmp_path / "page/index.html").read_text()
@@ -144,14 +158,12 @@ def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_
     assert linked and all((tmp_path / "page" / name).is_file() for name in linked)
 
 
-@pytest.mark.slow
 def test_a_drawn_system_has_its_vega_lite_beside_it(without, tmp_path):
     status, _, err = without([], "topology", "systems=gx8", "out=drawn")
     assert (status, err.splitlines()[1]) == (0, "figure: drawn/gx8.svg")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} >= {"gx8.svg", "gx8.vl.json", "topology.jsonl"}
 
 
-@pytest.mark.slow
 def test_the_doctor_examines_what_is_there_and_lists_what_is_not(without):
     status, out, _ = without(["torch", "torchvision", "pynvml", "altair"], "doctor", "--json", changes=PROBED_HERE)
     assert status == 1
@@ -235,41 +247,31 @@ UNIX_ONLY = ["fcntl", "resource", "pwd", "grp", "termios"]
 COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
 
 
-@pytest.fixture
-def elsewhere(tmp_path, light_python):
-    """Runs a verb without what is only on Unix."""
+PREDICTED = ["model=alexnet", "batch_size=256", "gpus=[1,8]"]
+IMPORTED = ["device=k80-562mhz", "workload=AlexNet", "batch_size=8"]
+MEASURING_NOTHING = [
+    ["list"],
+    ["describe", "model.x=77"],
+    ["topology", "systems=gx8", "out=drawn"],
+    ["predict", "systems=[gx8]", *PREDICTED, "out=predicted"],
+    ["compare", "systems=[dgx1-p100,gx8]", *PREDICTED, "out=compared"],
+    ["report", STUDY, "out=page"],
+    ["trace", "--import", "alexnet.tsv", *IMPORTED],
+]
+MEASURING = [[verb] for verb in ("train", "sweep", "verify", "trace", "bench", "doctor")]
+
+
+def test_what_measures_nothing_asks_for_nothing_that_only_unix_has(each_without, tmp_path):
     (tmp_path / "alexnet.tsv").write_text(COLUMNS)
-
-    def run(*words):
-        program = NOT_UNIX + WITHOUT.format(hidden=set(UNIX_ONLY), changes="")
-        command = [light_python, "-c", program, *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    return run
+    told = each_without(UNIX_ONLY, MEASURING_NOTHING, before=NOT_UNIX)
+    assert [(status, bool(out)) for status, out, _ in told] == [(0, True)] * len(MEASURING_NOTHING), told
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["list"],
-        ["describe", "model.x=77"],
-        ["topology", "systems=gx8", "out=drawn"],
-        ["predict", "systems=[gx8]", "model=alexnet", "batch_size=256", "gpus=[1,8]", "out=predicted"],
-        ["compare", "systems=[dgx1-p100,gx8]", "model=alexnet", "batch_size=256", "gpus=[1,8]", "out=compared"],
-        ["report", STUDY, "out=page"],
-        ["trace", "--import", "alexnet.tsv", "device=k80-562mhz", "workload=AlexNet", "batch_size=8"],
-    ],
-)
-def test_what_measures_nothing_asks_for_nothing_that_only_unix_has(elsewhere, words):
-    done = elsewhere(*words)
-    assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
-
-
-@pytest.mark.parametrize("verb", ["train", "sweep", "verify", "trace", "bench", "doctor"])
-def test_where_nothing_can_be_measured_one_sentence_says_so(elsewhere, verb):
-    done = elsewhere(verb)
-    assert (done.returncode, done.stdout) == (2, "")
-    *notes, refused = done.stderr.splitlines()
-    assert refused.startswith("resnetx: measuring needs Linux or macOS, and this is linux")
-    assert not notes or "synthetic input is used" in " ".join(notes)
+def test_where_nothing_can_be_measured_one_sentence_says_so(each_without):
+    told = each_without(UNIX_ONLY, MEASURING, before=NOT_UNIX)
+    assert len(told) == len(MEASURING)
+    for status, out, err in told:
+        assert (status, out) == (2, "")
+        *notes, refused = err.splitlines()
+        assert refused.startswith("resnetx: measuring needs Linux or macOS, and this is linux")
+        assert not notes or "synthetic input is used" in " ".join(notes)

@@ -255,6 +255,8 @@ def _refuse_beside(setting: str, sides: Sequence[Side], given: Point) -> None:
 def _systems(sides: Sequence[Side], given: Point) -> Compared:
     from resnetx.literature.explanations import with_statements
 
+    if drawn := next((key for key in ("timeline", "sensitivity") if given.get(key) and not given.get("out")), None):
+        raise ConfigError(f"{drawn}=true: is kept with the prediction of a comparison; add out=FOLDER, or leave it out")
     causes = _causes(sides, given)
     own = {key: value for key, value in given.items() if key not in ("explain", "job")}
     job = _job(given)

@@ -144,6 +144,9 @@ def _stated(workload: Workload, name: str) -> str:
     return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
 
 
+_UNCOUNTED = ("strategy.gradient_as_bucket_view", "strategy.reshard", "strategy.device")
+
+
 def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Proposals":
     """Counts workloads: those of a study (the paper's, where nothing is given), or of any settings.
 
@@ -159,6 +162,8 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Prop
         return propose(given)
     if given.pop("memory", None) is not None:
         raise ConfigError("memory: limits what intensity= proposes; give intensity=, or leave it out")
+    if uncounted := next((name for name in _UNCOUNTED if name in given), None):
+        raise ConfigError(f"{uncounted}: changes nothing that is counted, only memory and copies; leave it out")
     out = given.pop("out", None)
     if out is not None and not given:
         given = dict(VERBS["describe"].nothing)
@@ -314,7 +319,7 @@ def propose(given: Point) -> Proposals:
     shared = {name: value for name, value in own.items() if name in ("precision", "strategy")}
     asked = _Asked(target, gpus, inf if memory is None else memory, str(given.get("convention", CONVENTION)), shared)
     proposals = [asked.proposed(family) for family in _WIDTHS]
-    if "model" in own:
+    if own.keys() - shared.keys():
         proposals.append(asked.job(own))
     made = Proposals(proposals, target)
     if given.get("out") is not None:

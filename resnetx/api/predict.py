@@ -18,7 +18,7 @@ from resnetx.api.predict_settings import (
     training_setup,
 )
 from resnetx.api.systems import named_systems, refuse_no_launch, refuse_unjoined
-from resnetx.choices import Folders, Server
+from resnetx.choices import Folders, NoExchange, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
 from resnetx.errors import ConfigError
@@ -29,7 +29,6 @@ from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.predict import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.scenario import Deployment
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
 from resnetx.reporting import predicted_answer
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, ranks, rate_unit, unit_of_point
@@ -40,6 +39,7 @@ from resnetx.settings.setting_types import bare_word, seconds_of, written
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point, load
+from resnetx.units import how_many
 
 if TYPE_CHECKING:
     from resnetx.api.calibrations import Known
@@ -357,8 +357,8 @@ def _refuse_passed_over(given: Point) -> None:
                 f"{own[0]}={bare_word(given[own[0]])}: framework={bare_word(given['framework'])} has a strategy and an "
                 "overlap of its own, but for strategy=server; leave one of them out"
             )
-    if "input.stage" in given:
-        raise ConfigError("input.stage: is of a run; a prediction reads what is described, so leave it out")
+    if of_a_run := next((key for key in given if key in tagged("run")), None):
+        raise ConfigError(f"{of_a_run}: is of a run, and changes nothing that is predicted; leave it out")
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
@@ -370,11 +370,20 @@ def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None
 
 
 def _refuse_no_collectives(settings: PredictSettings, on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
-    """What says how a library's collectives run is of no use to a parameter server."""
-    told = {"staged": settings.staged, "launch_mode": settings.launch_mode}
-    for name, value in told.items():
-        if value is not None and all(isinstance(curve.workload.strategy, Server) for curve in wanted):
-            raise ConfigError(f"{name}={value}: is of collectives, and strategy=server has none; leave it out")
+    """What says how a library's collectives run is of no use where none are sent, or nothing at all."""
+    nothing = all(isinstance(curve.workload.strategy, NoExchange) for curve in wanted)
+    measured = any(deployment.measured for deployment in on)
+    told: dict[str, object] = {
+        "staged": settings.staged,
+        "launch_mode": settings.launch_mode,
+        "calibration": ",".join(settings.calibration_files) if measured else None,
+        "gradients": settings.gradients if nothing and settings.gradients != "fp32" else None,
+        "what_if.latency": settings.what_if.latency if nothing and settings.what_if.latency != 1 else None,
+    }
+    alone = all(isinstance(curve.workload.strategy, NoExchange | Server) for curve in wanted)
+    for name in (name for name, value in told.items() if value is not None and alone):
+        strategies = " and ".join(dict.fromkeys(f"strategy={curve.workload.strategy.kind}" for curve in wanted))
+        raise ConfigError(f"{name}={told[name]}: is of collectives, and {strategies} has none; leave it out")
     refuse_no_launch(settings.launch_mode, [deployment.library for deployment in on])
 
 

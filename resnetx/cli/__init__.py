@@ -18,7 +18,6 @@ import tempfile
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO
 
@@ -239,11 +238,13 @@ def _run(words: list[str]) -> int:
         from resnetx.cli import show
 
         show.begin(options, bool(asked.get("out")))
-        quiet = getattr(options, "quiet", False)
-        with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
+        with progress.reporting_to(show.Quiet() if getattr(options, "quiet", False) else show.Terminal()):
             if getattr(options, CFG, None) is not None:
                 return show_configuration(options.cfg, name, asked)
-            status = verb.command(options, files, asked)
+            try:
+                status = verb.command(options, files, asked)
+            finally:
+                show.say_skipped()
             show.more()
             return status
 
@@ -466,7 +467,7 @@ FIRST = ("predict", "sweep", "compare")  # whose first examples stand first
 GROUPS_OF_VERBS = ("measure", "predict", "look", "set up")
 ABOUT = "How does deep-learning training scale on this machine's GPU interconnect, and on\nthat one's?"
 MORE = (
-    "resnetx VERB --help: examples, settings (key=value). Most verbs: -q --json --all",
+    "resnetx VERB --help: examples, settings (key=value). All: -q --json --all",
     "--version   --shell-completion install=SHELL (-sc): for bash, zsh or fish",
 )
 

@@ -30,7 +30,7 @@ from rich.text import Text
 
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.errors import UNSHOWN, on_one_line, visible
-from resnetx.progress import Counter
+from resnetx.progress import SKIPPED, Counter, Logged
 from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column, parted
 from resnetx.units import duration
 
@@ -85,6 +85,7 @@ class _Screen:
     brief: int = 0  # SURE_BRIEF: how sure it is, in brief; BRIEF: all; BRIEFEST: nor is said what is left out
     left_out: list[str] = field(default_factory=list)  # of tables: rows, and headings of columns
     assumed: list[str] = field(default_factory=list)  # settings that nobody typed
+    skipped: list[str] = field(default_factory=list)  # files that cannot be read, each with the reason
 
 
 _screen = _Screen()
@@ -98,6 +99,7 @@ def begin(options: Namespace, stored: bool = False) -> None:
     _screen.rows, _screen.brief = ROWS, 0
     _screen.left_out.clear()
     _screen.assumed.clear()
+    _screen.skipped.clear()
 
 
 def leave_out(what: str) -> None:
@@ -118,6 +120,24 @@ def more(text: str = "") -> None:
         say(f"more: {'; '.join([*parts, *_screen.assumed])}")
 
 
+FEW_SKIPPED = 2  # files of which each is told
+
+
+def say_skipped() -> None:
+    """Says what cannot be read: of many files that share a reason, as those of a killed study, how many and which."""
+    by_reason: dict[str, list[str]] = {}
+    for sentence in dict.fromkeys(_screen.skipped):
+        name, _, reason = sentence.partition(": ")
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        if _screen.everything or len(names) <= FEW_SKIPPED or not reason:
+            for name in names:
+                say(f"{SKIPPED}{': '.join(filter(None, [name, reason]))}", err)
+        else:
+            say(f"{SKIPPED}{len(names)} files: {reason}; the first is {names[0]}, each: --all", err)
+    _screen.skipped.clear()
+
+
 def conclude(
     options: Namespace,
     answer: Sequence[str],
@@ -132,6 +152,7 @@ def conclude(
     take; where there are more, tables show fewer of their rows.
     """
     sentences = list(filter(None, answer))
+    say_skipped()
     if options.json:
         json_lines(records(), " ".join(sentences))
         for assumed in _screen.assumed:
@@ -140,13 +161,15 @@ def conclude(
     if sentences:
         say(" ".join(sentences[:1] if _screen.quiet else sentences), err if failed else out)
     if not _screen.quiet:
-        if sentences and not failed:
-            say()
-        _fitted(screen, most - 1 - len(wrapped(" ".join(sentences), _width(out)).split("\n")))
+        _fitted(
+            screen,
+            bool(sentences) and not failed,
+            most - 1 - len(wrapped(" ".join(sentences), _width(out)).split("\n")),
+        )
 
 
-def _fitted(screen: Callable[[], None], most: int) -> None:
-    """Shows a screen; with more lines than so many in brief, then with fewer rows of its tables, then in briefest."""
+def _fitted(screen: Callable[[], None], apart: bool, most: int) -> None:
+    """Shows a screen, `apart` from what is above; a long one in brief, with fewer rows of its tables, in briefest."""
     text, said = _made(screen)
     for brief, fewest in STEPS if text.count("\n") > most and not _screen.everything else ():
         _screen.brief, _screen.rows = brief, ROWS
@@ -156,7 +179,7 @@ def _fitted(screen: Callable[[], None], most: int) -> None:
             text, said = _made(screen)
         if text.count("\n") <= most:
             break
-    out.file.write(text)
+    out.file.write("\n" * (apart and bool(text)) + text)
     err.file.write(said)
 
 
@@ -486,6 +509,22 @@ def _short(description: str) -> str:
     return what if len(what) <= room else f"{what[: room - 1]}…"
 
 
+def _keep_skipped(text: str) -> bool:
+    """Keeps what says that a file is skipped for `say_skipped`; whether it does."""
+    if kept := text.startswith(SKIPPED):
+        _screen.skipped.append(text.removeprefix(SKIPPED))
+    return kept
+
+
+class Quiet(Logged):
+    """Warnings alone, as with -q; what is skipped in one go, before the answer."""
+
+    def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
+        """Logs a note."""
+        if not _keep_skipped(text):
+            super().note(text, indent=indent, warning=warning)
+
+
 class Terminal:
     """Notes and progress of `resnetx.progress`, on standard error."""
 
@@ -495,8 +534,9 @@ class Terminal:
         return err.is_terminal
 
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
-        """Prints prose."""
-        say(text, err, indent=indent)
+        """Prints prose; what is skipped in one go, before the answer."""
+        if not _keep_skipped(text):
+            say(text, err, indent=indent)
 
     def assumed(self, text: str) -> None:
         """Keeps it for the line `more`."""

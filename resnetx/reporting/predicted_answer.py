@@ -17,13 +17,12 @@ import msgspec
 
 from resnetx import units
 from resnetx.record.comparisons import Estimate
-from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side_of
-from resnetx.reporting.study_results import settings_label, varying_settings
+from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
+from resnetx.request import settings_label, varying_settings
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import to_interval, two_ends
+from resnetx.units import Unit, how_many, on_cores, to_interval, two_ends, unit_by_library
 
 MOST_RANKED = 4  # each over the next, and each with its largest loss
 PARTS: dict[PartName, str] = {
@@ -121,7 +120,7 @@ def _workload(point: PredictedPoint, keys: Sequence[str], named: Sequence[str]) 
     """The workload with what tells it from others of its name; `named`: fields of the point, `keys`: settings."""
     settings = settings_label(point.request, keys) if point.request else ""
     labels = [getattr(point, name) or f"no {name}" for name in named]
-    return ", ".join(filter(None, [point.workload, *labels, settings, *machine_labels(point)]))
+    return ", ".join(filter(None, [point.workload, *labels, settings, *point.machine_labels]))
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:
@@ -329,6 +328,12 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         return f"Predicted: {what}: {told(ranked[0])}; of {others} none is known."
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
+    by_unit: dict[str, list[PredictedCurve]] = {}
+    for curve in ranked:
+        by_unit.setdefault("" if gained else rate_unit(curve.points), []).append(curve)
+    if len(by_unit) > 1:
+        ranges = [" to ".join(map(told, [*alike[:1], *alike[1:][-1:]])) for alike in by_unit.values()]
+        return f"Predicted: {what}: {'; '.join(ranges)}."
     each = f", each on its most {unit_of_point(one.able[-1])}s," * (gained and len(counts) > 1)
     return f"Predicted: {what}{each} from {told(ranked[0])} to {told(ranked[-1])}."
 
@@ -418,7 +423,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         *([] if told else [count]),
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
-        *(over_baseline if any(point.gpus != point.baseline_gpus for point in points) else []),
+        *(over_baseline if any_gain(points) else []),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
         Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(
@@ -440,6 +445,11 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         ),
         Column("compute", lambda row: row[1].compute_source or "", ONLY_WITH_ALL),
     ]
+
+
+def any_gain(points: Sequence[PredictedPoint]) -> bool:
+    """Whether any point has a baseline other than itself."""
+    return any(point.gpus != (point.baseline_gpus or point.gpus) for point in points)
 
 
 def _and(ends: Sequence[str]) -> str:
@@ -608,7 +618,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if all(curve.last.open for curve in curves) and curves:
         return sentences  # rates of determined points say nothing of these
     able = [point for curve in curves for point in curve.able]
-    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or _is_given(point) for point in able):
+    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or point.rate_known for point in able):
         return sentences
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     domains = [domain for domain in made.domains if _is_of(domain, kinds)]
@@ -639,10 +649,13 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
         sentences.append(f"{what} was ever compared with a measurement")
     modelled = [point for curve in curves for point in curve.able if point.compute_source == "roofline"]
     if not kinds and modelled:
-        of_one = (domain for domain in made.domains if any(_is_of_one(domain, point) for point in modelled))
-        sentences += [
-            f"{domain.points} rates of others' programs were predicted to {domain.mean_error:.1%}" for domain in of_one
+        of_one = [domain for domain in made.domains if any(_is_of_one(domain, point) for point in modelled)]
+        told_each = [
+            f"{domain.points}{' of transformers' * ('transformers' in domain.what and len(of_one) > 1)} "
+            f"to {domain.mean_error:.1%}"
+            for domain in of_one
         ]
+        sentences += [f"rates of others' programs were predicted: {', '.join(told_each)}"] * bool(of_one)
     return sentences
 
 
@@ -661,13 +674,6 @@ def is_scaling(domain: Domain) -> bool:
 
 def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
-
-
-def _is_given(point: PredictedPoint) -> bool:
-    """Whether a point of several GPUs has the rate that is known there: then nothing else is doubted of it."""
-    known = [point.iteration_s, point.iteration_s] == point.interval_by_compute_s
-    of_one = point.compute_source in ("stated", "measured")
-    return point.gpus > 1 and of_one and known and point.interval_s == point.interval_by_scaling_s
 
 
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
@@ -691,7 +697,7 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
     beside, remedy = _beside(point, told)
-    of_scaling = "the known rate" if _is_given(point) else "what scaling costs"
+    of_scaling = "the known rate" if point.rate_known else "what scaling costs"
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"{of_scaling} ({math.expm1(scaling):.0%})"),

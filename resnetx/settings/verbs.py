@@ -121,7 +121,7 @@ _VERBS = (
         "images",
         "make a tree of JPEG files that resembles ImageNet",
         "ROOT",
-        {"verify": "check a tree: list every file that cannot be decoded"},
+        {"json": JSON, "all": ALL, "verify": "check a tree: list every file that cannot be decoded"},
         group="set up",
         examples=(
             ("", "512 JPEG files in data/images"),
@@ -184,6 +184,7 @@ _VERBS = (
         "report",
         "write a page of results in any mixture: conclusions, figures and tables; of systems by their names, too",
         "RESULT ...",
+        {"json": JSON, "all": ALL},
         group="look",
         examples=(
             ("results/cpu-2core/quickstart", "a page with figures of a study"),
@@ -358,6 +359,7 @@ _VERBS = (
         "list",
         "list the models, inputs, studies and systems that come with resnetx",
         "WHAT",
+        {"json": JSON, "all": ALL},
         group="look",
         examples=(
             ("", "models, inputs, studies and systems that come with resnetx"),

@@ -52,10 +52,10 @@ def test_the_screen_names_the_part_first_and_the_status_says_whether_they_differ
 
 
 def test_of_a_choice_that_both_have_the_settings_that_differ_are_named():
-    made = resnetx.predict(**{**AS_MEASURED, "input": {"kind": "dali", "prefetch": 3}})
+    made = resnetx.predict(**{**AS_MEASURED, "input": {"kind": "dali", "recipe": "paper"}})
     for each in resnetx.explain(made, QUICKSTART):
         assert not [line for line in each.differs if line.startswith("input:")]
-        assert "input.prefetch: 3 in A, 2 in B" in each.differs
+        assert "input.recipe: paper in A, imagenet in B" in each.differs
 
 
 def test_how_many_lie_outside_is_said_in_grammar_and_one_folder_given_twice_in_a_sentence(predicted, capsys):

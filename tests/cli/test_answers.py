@@ -2,8 +2,9 @@
 lines. A new verb fails here until it has a row in one of the tables."""
 
 import json
-import re
+import shutil
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,9 @@ SCREENS = {
         ("results/lab/paper/study results/lab/truth/study", SEVERAL),
         ("results/lab/links/dgx1-p100-copies results/lab/links/gx8-copies", SEVERAL),
     ],
+    "images": [("mine --verify", ONE)],
+    "list": [("", EACH), ("gpus", 2 * EACH), ("studies", 2 * EACH), ("systems models", ONE)],
+    "report": [("results/h100/train out=page", ONE), ("killed dgx1-p100 out=page", ONE)],
     "lab": [("systems=gx8 scale=100", ONE), ("systems=gx8,dgx1-p100", SEVERAL)],
     "predict": [
         ("gx8 model=alexnet batch_size=256", ONE),
@@ -83,17 +87,11 @@ MEASURED = {
     "bench": "collective=allreduce copy=device,to-host gpus=2 size=8,1KiB,64KiB,1MiB iterations=3",
     "trace": "model.x=1 model.width=16 batch_size=4 image_size=32 input=synthetic iterations=2 gpus=1,2",
 }
-WITHOUT_AN_ANSWER = {
-    "images": "makes files: its one line names the folder, and what is in it",
-    "list": "names alone; `topology` and `describe` have the records",
-    "report": "makes a page: its first line is the page's path",
-}
 COPIED = ("record: ", "trace: ", "page: ", "export ", "resnetx ", "A: ", "B: ")  # a line that is copied stays whole
 
 
-def test_every_verb_is_in_a_table_and_says_so_if_it_has_no_answer():
-    assert {*SCREENS, *MEASURED, *WITHOUT_AN_ANSWER} == {*VERBS}
-    assert {verb for verb in VERBS if "json" not in VERBS[verb].flags} == {*WITHOUT_AN_ANSWER}
+def test_every_verb_answers():
+    assert {*SCREENS, *MEASURED} == {*VERBS} == {verb for verb in VERBS if "json" in VERBS[verb].flags}
 
 
 def paragraph(text: str) -> str:
@@ -119,28 +117,19 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(show, "width_of", lambda stream: 80)
     (tmp_path / "results").symlink_to(RESULTS)
+    shutil.copytree(RESULTS / "cpu-2core" / "quickstart", tmp_path / "killed", ignore=shutil.ignore_patterns("report"))
+    for file in sorted((tmp_path / "killed").glob("*/record.json"))[:5]:
+        file.write_text(file.read_text()[:300])
+    (tmp_path / "mine" / "n0").mkdir(parents=True)
+    (tmp_path / "mine" / "n0" / "0.JPEG").write_text("no image")
     (tmp_path / "columns.txt").write_text("0 data 100 0 0 0\n1 conv1 20000 30000 0 1024\n2 fc 1000 5000 0 90000000\n")
     times_s = {8 << 3 * power: 1e-5 * 1.9**power for power in range(9)}
     (tmp_path / "nccl-tests.log").write_text(table("allreduce", 8, times_s))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("verb", "words", "most"), [(verb, *each) for verb, screens in SCREENS.items() for each in screens]
-)
-def test_screen_quiet_and_json_answer_alike(verb, words, most, capsys, here):
-    kept = [] if "results=" in words or "--import" not in words else ["results=kept"]
-    ended, said = [], []
-    for flag in ([], ["-q"], ["--json"]):
-        ended.append(main([verb, *words.split(), *kept, *flag]))
-        said.append(capsys.readouterr())
-    assert len({*ended}) == 1 and ended[0] in (0, 1)
-    judge(said[0].out, said[0].err, said[1].out, said[2].out, most)
-
-
-@pytest.mark.dist
-@pytest.mark.parametrize("verb", MEASURED)
-def test_what_is_measured_is_answered_alike(verb, capsys, here, preloaded, monkeypatch):
+@pytest.fixture
+def alike(capsys, here, monkeypatch):
+    """Runs a command, and judges what it concludes as its screen, with -q and as JSON."""
     concluded = []
     conclude = show.conclude
 
@@ -148,25 +137,51 @@ def test_what_is_measured_is_answered_alike(verb, capsys, here, preloaded, monke
         concluded.append((given, more))
         conclude(*given, **more)
 
+    def run(verb, words, most=None):
+        assert main([verb, *words]) in (0, 1)
+        shown = capsys.readouterr()
+        (((_, *given), more),) = concluded
+        said = []
+        for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
+            show.begin(options)
+            conclude(options, *given, **more)
+            said.append(capsys.readouterr().out)
+        judge(shown.out, shown.err if most else "", *said, most or more.get("most", ONE))
+
     monkeypatch.setattr(show, "conclude", kept)
-    assert main([verb, *MEASURED[verb].split(), "results=measured"]) in (0, 1)
-    shown = capsys.readouterr()
-    (((_, *given), more),) = concluded
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "words", "most"), [(verb, *each) for verb, screens in SCREENS.items() for each in screens]
+)
+def test_screen_quiet_and_json_answer_alike(verb, words, most, alike):
+    kept = [] if "results=" in words or "--import" not in words else ["results=kept"]
+    alike(verb, [*words.split(), *kept], most)
+
+
+def test_flags_say_what_the_screen_concludes(capsys, here):
     said = []
-    for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
-        show.begin(options)
-        conclude(options, *given, **more)
+    for flag in ([], ["-q"], ["--json"]):
+        assert main(["describe", "model=alexnet", "batch_size=256", *flag]) == 0
         said.append(capsys.readouterr().out)
-    judge(shown.out, "", *said, more.get("most", ONE))
+    judge(said[0], "", *said[1:], ONE)
 
 
-@pytest.mark.parametrize("verb", WITHOUT_AN_ANSWER)
-def test_a_verb_without_an_answer_says_what_it_made_in_one_line(verb, capsys, here):
-    words = {
-        "images": "mine images.classes=2 images.per_class=2 images.workers=1",
-        "report": "results/h100/train out=page",
-        "list": "systems",
-    }
-    assert main([verb, *words[verb].split()]) == 0
-    first = capsys.readouterr().out.partition("\n")[0]
-    assert re.match({"images": "mine: 4 images in 2 ", "report": "page: page/", "list": "systems="}[verb], first)
+@pytest.mark.dist
+@pytest.mark.parametrize("verb", MEASURED)
+def test_what_is_measured_is_answered_alike(verb, alike, preloaded):
+    alike(verb, [*MEASURED[verb].split(), "results=measured"])
+
+
+def test_many_files_that_are_skipped_for_one_reason_are_counted(capsys, here):
+    killed = sorted(str(file) for file in Path("killed").glob("*/record.json"))
+    for flag in ([], ["-q"], ["--all"]):
+        assert main(["explain", "killed", *flag]) == 0
+        said = " ".join(capsys.readouterr().err.split())
+        assert said.startswith("skipped: ")
+        if flag == ["--all"]:
+            assert all(f"skipped: {file}: truncated" in said for file in killed[:5])
+        else:
+            assert said.startswith("skipped: 5 files: truncated or not JSON") and said.count("killed/") == 1

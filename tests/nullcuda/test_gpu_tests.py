@@ -46,7 +46,7 @@ def test_they_pass_on_one_null_gpu_too():
 
 @pytest.mark.long
 def test_the_long_tests_of_null_gpus_pass():
-    pass_on_null_gpus("gpu and long", OF_THE_DEVICE)
+    pass_on_null_gpus("gpu and long", OF_GPUS, OF_THE_DEVICE)
 
 
 @pytest.mark.long

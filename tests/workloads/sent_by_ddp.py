@@ -1,4 +1,4 @@
-"""What DistributedDataParallel sends: torchrun --nproc-per-node 2 sent_by_ddp.py CASES.json ANSWERS.json
+"""What DistributedDataParallel sends: torchrun --nproc-per-node 1 sent_by_ddp.py CASES.json ANSWERS.json
 
 A case is a model, an image size, a precision and DDP's options, one set after the other. Rank 0 writes, for each set,
 the buckets in the order in which it sent them in its third step: [[elements of a tensor, ...], ...].

@@ -199,9 +199,7 @@ def options(cap: float | None = None, first: float | None = None) -> dict[str, A
     return {"bucket_cap_mb": cap} if first is None else {"bucket_cap_mb_list": [first, cap or 25]}
 
 
-def sent_by_ddp(
-    python: str, cases: list[tuple[choices.Model, int, str]], ranks: int, folder: Path
-) -> list[list[list[list[int]]]]:
+def sent_by_ddp(python: str, cases: list[tuple[choices.Model, int, str]], folder: Path) -> list[list[list[list[int]]]]:
     asked = [
         {"model": msgspec.to_builtins(model), "image_size": size, "precision": precision}
         | {"options": [options(**limits) for limits in LIMITS]}
@@ -209,13 +207,13 @@ def sent_by_ddp(
     ]
     (folder / "cases.json").write_text(json.dumps(asked))
     program = Path(__file__).with_name("sent_by_ddp.py")
-    run_ranks(python, ranks, program, folder / "cases.json", folder / "answers.json", GLOO_SOCKET_IFNAME="lo")
+    run_ranks(python, 1, program, folder / "cases.json", folder / "answers.json", GLOO_SOCKET_IFNAME="lo")
     return json.loads((folder / "answers.json").read_text())
 
 
-def check(python: str, cases: list[tuple[choices.Model, int, str]], ranks: int, folder: Path) -> None:
+def check(python: str, cases: list[tuple[choices.Model, int, str]], folder: Path) -> None:
     several = set()
-    for (model, size, precision), answers in zip(cases, sent_by_ddp(python, cases, ranks, folder), strict=True):
+    for (model, size, precision), answers in zip(cases, sent_by_ddp(python, cases, folder), strict=True):
         table = workloads.table(model, size)
         for limits, answer in zip(LIMITS, answers, strict=True):
             predicted = messages(table, bucket(**limits), precision)
@@ -226,13 +224,16 @@ def check(python: str, cases: list[tuple[choices.Model, int, str]], ranks: int, 
 
 
 @pytest.mark.dist
-def test_two_ranks_send_the_predicted_buckets_of_the_papers_workloads(preloaded_python: str, tmp_path: Path) -> None:
-    """A short one, a long one and branches; the next test has the others, AlexNet among them."""
+def test_ddp_sends_the_predicted_buckets_of_the_papers_workloads(preloaded_python: str, tmp_path: Path) -> None:
+    """A short one, a long one and branches; the next test has the others, AlexNet among them.
+
+    One rank fills the buckets of several, of which `test_strategies.py` sees what two send.
+    """
     googlenet = choices.GoogLeNetSettings(classes=1000)
     gpt = choices.GptXSettings(x=3, width=256, heads=None, seq=8, vocabulary=999)
     cases = [(resnetx(1), 8, "fp32"), (resnetx(8), 8, "bf16"), (resnetx(32), 8, "fp32"), (googlenet, 64, "fp32")]
     cases += [(gpt, 0, "fp32"), (gpt, 0, "bf16"), (choices.MlpXSettings(x=2, width=700, classes=9), 8, "bf16")]
-    check(preloaded_python, cases, 2, tmp_path)
+    check(preloaded_python, cases, tmp_path)
 
 
 # One of each family of torchvision, and those whose layers differ within it.
@@ -257,4 +258,4 @@ def test_ddp_sends_the_predicted_buckets_of_many_networks(
     sized += [(resnetx(x), 8) for x in (1, 2, 4, 8, 16)]  # images of any size have the same parameters in them
     sized += [(torchvision(name), 64) for name in FAMILIES]
     sized += [(torchvision("inception_v3"), 299), (torchvision("maxvit_t"), 224)]
-    check(preloaded_python, [(model, size, precision) for model, size in sized], 1, tmp_path)
+    check(preloaded_python, [(model, size, precision) for model, size in sized], tmp_path)

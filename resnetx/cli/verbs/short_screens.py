@@ -1,18 +1,19 @@
 """`images`, `lab`, `list` and `report`: verbs whose screens are a few lines. Each imports what it needs when asked."""
 
 import gc
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resnetx import patterns, study
 from resnetx.cli import show
 from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS, choices
 from resnetx.settings.setting_types import written
-from resnetx.settings.table import GROUPS
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import si
@@ -33,32 +34,36 @@ def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
         other = paths[1] if len(paths) > 1 else f"input.root={asked['input.root']}"
         raise ConfigError(f"{other}: a second folder beside {paths[0]}; `resnetx images` takes one")
     root, wanted = wanted_images(paths[0] if paths else None, asked)
+    faults: list[str] = []
     if wanted.tokens is not None:
-        return _tokens(root, wanted, options.verify)
-    if options.verify:
+        told = _tokens(root, wanted, options.verify)
+        found: dict[str, Any] = {"file": str(root), "tokens": wanted.tokens, "vocabulary": wanted.vocabulary}
+    elif options.verify:
         faults = images(root, verify=True, **asked)
-        for fault in faults:
-            show.say(fault, indent=2)
-        count = f"{len(faults)} fault{'s' * (len(faults) > 1)}"
-        show.say(f"{root}: {count if faults else 'every image decodes'}")
-        return 1 if faults else 0
-    made = images(root, **asked)
-    show.say(
-        f"{root}: {made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
-        f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
-    )
-    return 0
+        told = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "every image decodes"
+        found = {"folder": str(root), "faults": faults}
+    else:
+        made = images(root, **asked)
+        told = (
+            f"{made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
+            f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
+        )
+        found = {"folder": str(root), **asdict(made)}
+    screen = partial(show.entries, [(fault, "") for fault in show.first(faults, show.ROWS)])
+    if len(faults) > show.ROWS:
+        show.leave_out("each fault")
+    show.conclude(options, [f"{root}: {told}."], lambda: [found], screen)
+    return 1 if faults else 0
 
 
-def _tokens(file: Path, wanted: "Images", verify: bool) -> int:
+def _tokens(file: Path, wanted: "Images", verify: bool) -> str:
     from resnetx.inputs import tokens
 
     if verify:
         raise ConfigError("--verify with images.tokens: checks images; training checks a file of tokens")
     assert wanted.tokens is not None, "asked for"
     tokens.make(file, tokens=wanted.tokens, vocabulary=wanted.vocabulary, seed=wanted.seed)
-    show.say(f"{file}: {wanted.tokens:,} tokens below {wanted.vocabulary:,}, {si(2 * wanted.tokens, 'B')}")
-    return 0
+    return f"{wanted.tokens:,} tokens below {wanted.vocabulary:,}, {si(2 * wanted.tokens, 'B')}"
 
 
 # ---- lab ------------------------------------------------------------------------------------------------------------
@@ -107,57 +112,68 @@ LINKS: "list[Column[tuple[LabNetwork, LabLink]]]" = [
 # ---- list ------------------------------------------------------------------------------------------------------------
 # `list`: what comes with resnetx, by name.
 
-PLURALS = {
-    "model": "models",
-    "input": "inputs",
-    "strategy": "strategies",
-    "tracker": "trackers",
-    "pattern": "patterns",
-    "study": "studies",
+
+def _of_group(name: str) -> dict[str, str]:
+    return dict.fromkeys(sorted(choices(name)), "")
+
+
+def _systems() -> dict[str, str]:
+    return dict.fromkeys(sorted(path.stem for path in (CONFIGS / "system").glob("*.yaml")), "")
+
+
+def _gpus() -> dict[str, str]:
+    from resnetx.interconnect.systems.system import parts_table
+
+    return {name: part.about for name, part in sorted(parts_table("gpus").items())}
+
+
+# What is listed: by the word for one and for several, the setting, names with what each is, and where there is more.
+LISTED: dict[str, tuple[str, str, Callable[[], dict[str, str]], str]] = {
+    "model": ("models", "model=", partial(_of_group, "model"), "any classifier of torchvision: model=NAME"),
+    "input": ("inputs", "input=", partial(_of_group, "input"), ""),
+    "strategy": ("strategies", "strategy=", partial(_of_group, "strategy"), ""),
+    "optimizer": ("optimizers", "optimizer=", partial(_of_group, "optimizer"), ""),
+    "tracker": ("trackers", "tracker=", partial(_of_group, "tracker"), ""),
+    "pattern": ("patterns", "pattern=", lambda: dict.fromkeys(sorted(patterns.NAMES), ""), ""),
+    "study": ("studies", "study=", study.names, "each study: resnetx list studies"),
+    "system": ("systems", "systems=", _systems, "each system: resnetx topology"),
+    "gpu": ("gpus", "device=, gpu=", _gpus, "each GPU: resnetx list gpus"),
 }
 
 
-def list_(_: Namespace, paths: list[Path], __: Point) -> int:
+def list_(options: Namespace, paths: list[Path], _: Point) -> int:
     """Names what comes with resnetx, and the choices in folders of the user's own; `paths`: of what alone."""
-    if [str(path) for path in paths] == ["gpus"]:
-        from resnetx.interconnect.systems.system import parts_table
-
-        show.say("device=, gpu=", style="bold")
-        show.entries([(name, part.about) for name, part in sorted(parts_table("gpus").items())], indent=2)
-        return 0
-    known = {
-        word: name for name in (*GROUPS, "pattern", "study", "systems") for word in (name, PLURALS.get(name, "system"))
-    }
+    known = {word: one for one, (several, *_) in LISTED.items() for word in (one, several)}
     for path in paths:
         if str(path) not in known:
             raise ConfigError(
-                f"{path}: nothing that is listed; expected {', '.join(PLURALS.values())}, systems or gpus"
+                f"{path}: nothing that is listed; expected {', '.join(several for several, *_ in LISTED.values())}"
             )
-    wanted = {known[str(path)] for path in paths} or set(known.values())
-    show.entries((f"{group}=", ", ".join(sorted(choices(group)))) for group in GROUPS if group in wanted)
-    if "pattern" in wanted:
-        show.entries([("pattern=", ", ".join(sorted(patterns.NAMES)))])
-    if "model" in wanted:
-        show.say("model=NAME, too, of any classifier of torchvision.models: model=resnet50", indent=2)
-    if "study" in wanted and not paths:
-        show.entries([("study=", ", ".join(sorted(study.names())))])
-        show.say("what each is: resnetx list studies", indent=2)
-    elif "study" in wanted:
-        show.say("study=", style="bold")
-        show.entries(study.names().items(), indent=2)
-    if "systems" in wanted:
-        if wanted - {"systems"}:
-            show.say()
-        show.say("systems=  (`resnetx topology` describes them)", style="bold")
-        show.say("  " + ", ".join(sorted(path.stem for path in (CONFIGS / "system").glob("*.yaml"))))
+    wanted = [one for one in LISTED if one in {known[str(path)] for path in paths}] or [*LISTED]
+    found = {one: LISTED[one][2]() for one in wanted}
+    counted = [f"{len(found[one])} {LISTED[one][0].replace('gpus', 'GPUs')}" for one in wanted]
+    told = f"{' and '.join(filter(None, [', '.join(counted[:-1]), counted[-1]]))} are known by name."
+    records = [{"kind": LISTED[one][0], "setting": LISTED[one][1], "names": found[one]} for one in wanted]
+    show.conclude(options, [told], lambda: records, partial(_named, found), most=sys.maxsize)
     return 0
+
+
+def _named(found: Mapping[str, Mapping[str, str]]) -> None:
+    """Names alone where several kinds are listed; of one each with what it is, where that is told here."""
+    (one, names), *others = found.items()
+    if not others and any(names.values()):
+        show.say(LISTED[one][1], style="bold")
+        show.entries(names.items(), indent=2)
+    else:
+        show.entries((LISTED[each][1], ", ".join(names)) for each, names in found.items())
+        show.more("; ".join(told for each in found if (told := LISTED[each][3])))
 
 
 # ---- report ---------------------------------------------------------------------------------------------------------
 # `report`: a page, figures and tables of anything that is stored.
 
 
-def report_(_: Namespace, paths: list[Path], asked: Point) -> int:
+def report_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Writes the page of what is given."""
     from resnetx.api.report import report
 
@@ -167,6 +183,12 @@ def report_(_: Namespace, paths: list[Path], asked: Point) -> int:
     finally:
         gc.freeze()  # nor is it looked through once more at the end
         gc.enable()
-    show.line(f"page: {written}")
-    show.say("Open it in a browser; its figures and tables are files in the same folder.")
+    page = f"page: {written}"  # a line that is copied, however long it is
+    if options.json:
+        show.json_lines([{"page": str(written)}], page)
+        return 0
+    show.line(page)
+    if not options.quiet:
+        show.say()
+        show.say("Open it in a browser; its figures and tables are files in the same folder.")
     return 0

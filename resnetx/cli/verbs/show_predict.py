@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
     PARTS,
     SCALING,
     CurveRow,
     PredictedCurve,
+    any_gain,
     compute_source,
     curve_columns,
     curve_rows,
@@ -38,6 +38,7 @@ from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
 from resnetx.table import ALWAYS, Column
+from resnetx.units import how_many
 
 if TYPE_CHECKING:
     from resnetx.api.grid import PredictedGrid
@@ -87,7 +88,7 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     curves = in_order(predicted_curves(made.points))
     every = show.everything()
     columns = curve_columns(curves, every)
-    gained = any(point.gpus != point.baseline_gpus for point in made.points)
+    gained = any_gain(made.points)
     by = "those that gain least and most" if gained else "the slowest and the fastest"
     rows = curve_rows(curves, every)
     untold = any(row[1].open for row in rows) and not (len(curves) == 1 and curves[0].last.open)
@@ -178,9 +179,9 @@ def _assumed(inputs: Sequence[PredictionInput]) -> list[str]:
 
 def _by_name(line: PredictionInput) -> str:
     """Its name alone; but each largest batch has its number, as it is of one system."""
-    return (
-        f"{line.what}: {line.value.partition(', by counted memory')[0]}" if line.what == "batch_size=max" else line.what
-    )
+    if line.what == "batch_size=max":
+        return f"{line.what}: {line.value.partition(', by counted memory')[0]}"
+    return f"{line.what} left out" if line.value.startswith("left out") else line.what
 
 
 def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:
