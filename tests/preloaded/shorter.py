@@ -1,4 +1,4 @@
-"""Makes a bench of tests a second long, not ten: how computing suffers is measured less often, in the same way.
+"""Makes a bench of tests a part of a second long, not ten: how computing suffers is measured of less, and less often.
 
 Windows of runs take at least a tenth of what they do elsewhere: two ranks would else train for a second.
 
@@ -14,6 +14,7 @@ from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 from resnetx.measure.bench import pair_copies
 from resnetx.measure.rank import device, results, windows
 
+pair_copies.IMAGES, pair_copies.ELEMENTS = 1, 2**18
 pair_copies.CROWD_S = 0.02
 pair_copies.CROWD_REPEATS = 2
 pair_copies.REPEATS = 2

@@ -206,6 +206,7 @@ class Copiers:
 LEAST_BYTES = {"cpu": 2**18, "cuda": 2**20}
 REPEATS = 5
 CROWD_S, CROWD_REPEATS = 0.1, 15
+IMAGES, ELEMENTS = 16, 2**24  # of one convolution and one pass: some ten milliseconds
 LONGER = 4.0  # times as long as the collective alone takes, so that it ends beside the computing
 CHUNK_LAUNCHES = 6  # at most, of one call of the computing, which takes some 0.2 ms on an H200
 LEAST_CHUNKS, MOST_CHUNKS = 3, MOST_LAUNCHES // CHUNK_LAUNCHES
@@ -258,9 +259,9 @@ def _seconds(compute: Callable[[int], None], chunks: int, ranks: Ranks) -> float
 
 
 def _computing() -> Callable[[int], None]:
-    """Does so many chunks of some ten milliseconds each."""
-    images, kernels = torch.randn(16, 64, 56, 56), torch.randn(64, 64, 3, 3)
-    large, other = torch.randn(2**24), torch.randn(2**24)
+    """Does so many chunks of computing."""
+    images, kernels = torch.randn(IMAGES, 64, 56, 56), torch.randn(64, 64, 3, 3)
+    large, other = torch.randn(ELEMENTS), torch.randn(ELEMENTS)
 
     def compute(chunks: int) -> None:
         with torch.no_grad():
