@@ -267,9 +267,16 @@ def _varies(key: str, group: Sequence[dict[str, Any]]) -> bool:
     return any(len(different) > 1 for different in values.values())
 
 
-def setting_label(request: Request, key: str) -> str:
+def settings_label(request: Request, keys: Sequence[str]) -> str:
+    """The values of some settings: "bf16, layerwise". A switch that is off is named only where nothing else is."""
+    settings = request.settings if keys else {}
+    words = {key: word for key in keys if (word := _setting_label(key, settings.get(key)))}
+    told = [word for key, word in words.items() if settings[key] is not False]
+    return ", ".join(told or words.values())
+
+
+def _setting_label(key: str, value: Any) -> str:
     """A setting's value in a label: bare where it explains itself; "" where it is not set."""
-    value = request.settings.get(key)
     if value is None:
         return ""
     if isinstance(value, list):
@@ -277,11 +284,6 @@ def setting_label(request: Request, key: str) -> str:
     if isinstance(value, float):
         value = f"{value:g}"
     value = str(value).lower() if isinstance(value, bool) else value
+    if key == "lab.system":  # by its name or file
+        return Path(value).stem if str(value).endswith((".yaml", ".yml")) else str(value)
     return str(value) if key in _BARE else f"{key.removeprefix('env.')}={value}"
-
-
-def settings_label(request: Request, keys: Sequence[str]) -> str:
-    """The values of some settings: "bf16, layerwise". A switch that is off is named only where nothing else is."""
-    words = {key: word for key in keys if (word := setting_label(request, key))}
-    told = [word for key, word in words.items() if request.settings[key] is not False]
-    return ", ".join(told or words.values())

@@ -49,11 +49,11 @@ class Workloads(Records[DescribedWorkload]):
             family = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
             ends.setdefault(family, []).extend(workload.intensity_per_gpu.values())
         every = [value for values in ends.values() for value in values]
-        by_family = (f"{name} {figure(min(values))} to {figure(max(values))}" for name, values in ends.items())
+        by_family = (f"{name} {number(min(values))} to {number(max(values))}" for name, values in ends.items())
         told = f": {', '.join(by_family)}" if len(ends) > 1 else f" ({', '.join(ends)})"
         table = as_shown(workload_columns(self.gpus), self)
         return Answer(
-            [f"From {figure(min(every))} to {figure(max(every))} activations per parameter on each GPU{told}."], table
+            [f"From {number(min(every))} to {number(max(every))} activations per parameter on each GPU{told}."], table
         )
 
     def rows(self) -> list[Record]:

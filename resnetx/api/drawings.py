@@ -9,14 +9,14 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
-from resnetx.interconnect.collectives.rings import Ring
-from resnetx.interconnect.systems.system import System
 from resnetx.record.topologies import CollectiveCost, GpuChoice, PairCosts, TopologyRecord
 from resnetx.table import Records
 from resnetx.units import size_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `report` of a study needs none of them
+    from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
+    from resnetx.interconnect.collectives.rings import Ring
+    from resnetx.interconnect.systems.system import System
     from resnetx.reporting.charts.figure import Figure
 
 # Drawings of systems, with the rings of a collective over them.
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
 
 
-def of_system(machine: System) -> "Figure":
+def of_system(machine: "System") -> "Figure":
     """Its links."""
     return _graph(machine, machine.name, None, 0)
 
 
-def of_plan(plan: CollectivePlan, size_bytes: int) -> "Figure":
+def of_plan(plan: "CollectivePlan", size_bytes: int) -> "Figure":
     """The rings of a collective of this size: dgx1-v100_allreduce_nccl2, with the GPU ids where some are left out."""
     words = [plan.system.name, plan.collective, plan.library]
     if len(plan.devices) < len(plan.system.gpus):
@@ -51,7 +51,7 @@ def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
     yield from described_choices([each for each in records if isinstance(each, GpuChoice)])
 
 
-def _graph(machine: System, name: str, plan: CollectivePlan | None, size_bytes: int) -> "Figure":
+def _graph(machine: "System", name: str, plan: "CollectivePlan | None", size_bytes: int) -> "Figure":
     from resnetx.reporting.charts import topology
 
     told, walks = "", []
@@ -68,7 +68,7 @@ def _graph(machine: System, name: str, plan: CollectivePlan | None, size_bytes: 
 # ---- what is said of a collective -----------------------------------------------------------------------------------
 
 
-def headline(plan: CollectivePlan, cost: Cost, size_bytes: int) -> str:
+def headline(plan: "CollectivePlan", cost: "Cost", size_bytes: int) -> str:
     """A cost in one line."""
     return (
         f"{plan.collective} of {size_text(size_bytes)}, {gpu_ids(plan.devices)}, {plan.library}: {cost.algorithm}, "
@@ -76,12 +76,12 @@ def headline(plan: CollectivePlan, cost: Cost, size_bytes: int) -> str:
     )
 
 
-def rings_of(plan: CollectivePlan, cost: Cost) -> Sequence[Ring]:
+def rings_of(plan: "CollectivePlan", cost: "Cost") -> "Sequence[Ring]":
     """The rings, or the chains of a tree, that the data takes; none where switches reduce."""
     return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
 
 
-def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
+def distinct(rings: "Sequence[Ring]") -> "list[tuple[str, Ring, float]]":
     """(name, one of them, B/s of all) of rings, those of the same order together."""
     alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
     for ring in rings:

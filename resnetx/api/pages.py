@@ -505,7 +505,7 @@ _COSTS: list[Column[CollectiveCost]] = [
     Column("busbw GB/s", lambda cost: "?" if cost.busbw_Bps is None else number(cost.busbw_Bps / 1e9)),
     Column("limited by", lambda cost: cost.limiting_link or ""),
     Column("off in the mean", lambda cost: "" if cost.error is None else f"{cost.error:.1%}"),
-    Column("on", lambda cost: cost.error_source or ""),
+    Column("on", lambda cost: (cost.error_source or "").partition(";")[0]),  # its file has all of it
 ]
 
 

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import msgspec
 
 from resnetx import progress, record
 from resnetx.api import drawings
 from resnetx.api import stored as predictions
-from resnetx.api.describe import Workloads
 from resnetx.api.drawings import kept_answer, note_undrawn
-from resnetx.api.load import read_record
 from resnetx.api.stored import (
     MeasuredStudy,
     Stored,
@@ -25,12 +23,10 @@ from resnetx.api.stored import (
     out_and_baseline,
     stored,
 )
-from resnetx.api.systems import load_system
 from resnetx.compose import asked
 from resnetx.errors import ConfigError, FileError
 from resnetx.interconnect.systems.system import System, names
 from resnetx.loading import is_file, is_folder
-from resnetx.measure.launch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.comparisons import Accuracy, SystemComparison
 from resnetx.record.literature import Score
@@ -43,7 +39,8 @@ from resnetx.reporting.study_results import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where they are needed: a study of thousands of runs has a page within seconds
+    from resnetx.api.describe import Workloads
     from resnetx.reporting.charts.figure import AnyChart, Figure
     from resnetx.reporting.page import Part
 
@@ -109,9 +106,12 @@ def _whole(entry: Stored) -> Stored:
 
 
 def _system(path: Path) -> System | None:
-    if path.suffix in (".yaml", ".yml") and is_file(path):
-        return load_system(str(path))
-    return load_system(str(path)) if str(path) in names() and not is_folder(path) else None
+    named = str(path) in names() and not is_folder(path)
+    if not named and not (path.suffix in (".yaml", ".yml") and is_file(path)):
+        return None
+    from resnetx.api.systems import load_system
+
+    return load_system(str(path))
 
 
 def _nothing_at(path: Path) -> str:
@@ -138,6 +138,7 @@ def _of_all(
 ) -> Path:
     """The page of any mixture. `answers`: what was given and is no record, a sentence each."""
     from resnetx.api import pages
+    from resnetx.api.load import read_record
     from resnetx.traces import read_all
 
     parts: list[Part] = []
@@ -238,6 +239,8 @@ def publish(paths: Sequence[Path], target: str | Path) -> Path:
 
     Only records are copied: neither logs nor run files. Each can be read, compared and reported as the original.
     """
+    from resnetx.measure.launch import write
+
     folder = refuse_taken(target)
     studies = [StudyFolder(file.parent) for path in paths for file in sorted(path.rglob(StudyFolder(path).study.name))]
     beside = {bench.record for study in studies for bench in study.benches()}
@@ -285,6 +288,8 @@ def _files(studies: Sequence[StudyFolder], benches: Sequence[Path]) -> Iterator[
 
 
 def _publish_study(study: StudyFolder, folder: Path, names: Names) -> None:
+    from resnetx.measure.launch import write
+
     with _skipping_unreadable():
         found = published(record.read(study.study, StudyRecord), names)
         target = StudyFolder(_new(folder / names.without(study.path.name)))
@@ -313,10 +318,10 @@ def _new(folder: Path) -> Path:
     return folder if not folder.exists() else next(name for name in names if not name.exists())
 
 
-HasFigures = (
+HasFigures: TypeAlias = """(
     MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads | System
     | Trace | Check | Score
-)  # fmt: skip
+)"""
 
 
 def figures(of: HasFigures) -> "dict[str, AnyChart]":
@@ -331,6 +336,7 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
 
 
 def _figures(of: HasFigures) -> "Iterator[Figure]":
+    from resnetx.api.describe import Workloads
     from resnetx.reporting.charts.benches import figures as bench_figures
     from resnetx.reporting.charts.predictions import accuracy_figure, prediction_figures, timelines
     from resnetx.reporting.charts.records import check_figures, counted_figures, matrices, score_figures, trace_figures

@@ -318,7 +318,7 @@ def checked_columns(points: Sequence[CheckedPoint]) -> list[Column[CheckedPoint]
 
 def _settings(point: CheckedPoint) -> str:
     """In which cases differ, but for the lab's system, which has a column."""
-    return ", ".join(word for word in point.variant.split(", ") if word != f"lab.system={point.system}")
+    return ", ".join(word for word in point.variant.split(", ") if word != point.system)
 
 
 TOTALS: list[Column[Total]] = [

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, median_high
 from typing import NamedTuple, TypeVar
 
@@ -41,7 +42,7 @@ def bench_answer(record: BenchRecord) -> list[str]:
     if record.environment and record.source == "measured":
         where += f" on {record.environment.node}"
     if record.request and record.request.lab:
-        where += f" in the lab as {record.request.lab.system}"
+        where += f" in the lab as {_lab_system(record)}"
     counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
     ranks = counted if record.world_size else "an unknown number of ranks"
     told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells)) or list(_patterns(record))
@@ -144,7 +145,8 @@ def _speed(record: BenchRecord, name: str) -> str:
     best = max(rates, key=lambda size: rates[size])
     factor = OPERATIONS[name].bus_factor(record.world_size) if record.world_size else 1.0
     found = knees(times_s)
-    half = f", half of it from {size_text(round(found.half_bytes))} on" if found and found.half_bytes else ""
+    reached = found and found.half_bytes and next(size for size in times_s if size >= found.half_bytes)  # as measured
+    half = f", half of it from {size_text(reached)} on" if reached else ""
     kind = " bus bandwidth" if record.world_size else " (size / time)"
     moved = best * factor / 1e9
     rate, *ends = to_interval(
@@ -277,11 +279,17 @@ def _on(columns: Sequence[Column[T]]) -> list[Column[tuple[str, T]]]:
     return [Column("on", lambda row: row[0]), *(column.of(lambda row: row[1]) for column in columns)]
 
 
+def _lab_system(record: BenchRecord) -> str:
+    """The system that the lab stands for, by its name or that of its file; "" outside of the lab."""
+    system = record.request.lab.system if record.request and record.request.lab else ""
+    return Path(system).stem if system.endswith((".yaml", ".yml")) else system
+
+
 def which(record: BenchRecord, records: Sequence[BenchRecord], ranks: bool = True) -> str:
     """What tells a bench from others: the system that the lab stands for, the node, or how many ranks."""
     names = [
         (
-            each.request.lab.system if each.request and each.request.lab else "",
+            _lab_system(each),
             each.environment.node if each.environment else "",
             how_many(each.world_size or 0, each.unit),
         )

@@ -86,17 +86,15 @@ def write_csv(path: Path, table: Table) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.columns)
-        writer.writerows([_safe(cell) for cell in row] for row in table.rows)
+        writer.writerows([_safe(cell) if type(cell) is str else cell for cell in row] for row in table.rows)
 
 
 _FORMULA = ("=", "+", "-", "@", "\t")  # begins one in a spreadsheet
 
 
-def _safe(cell: Cell) -> Cell:
-    """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
-    if type(cell) is not str:
-        return cell
-    text = cell if cell.isprintable() else on_one_line(cell)
+def _safe(text: str) -> str:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    text = text if text.isprintable() else on_one_line(text)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -413,10 +411,12 @@ def platform(studies: Sequence[Results]) -> Platform:
     columns: list[tuple[list[str], list[FactValues]]] = []
     for results in studies:
         runs = [run for point in results.points for run in point.runs]
-        name, cells = (
-            f"{results.study.name} on {results.study.node}",
-            [_fact_values(runs, fact) for fact in _FACTS.values()],
-        )
+        name = f"{results.study.name} on {results.study.node}"
+        of_machines = _alike(runs, lambda _: ())
+        cells = [
+            _fact_values(_alike(runs, _OF_RUNS[fact]) if fact in _OF_RUNS else of_machines, fact)
+            for fact in _FACTS.values()
+        ]
         alike = next(
             (names for names, values in columns if list(map(_distinct, values)) == list(map(_distinct, cells))), None
         )
@@ -437,22 +437,27 @@ def _distinct(values: FactValues) -> set[str]:
     return set(values.values)
 
 
-def _fact_values(runs: Sequence[RunSummary], fact: _Fact) -> FactValues:
-    """Most facts are those of a machine, which many runs share: of such runs the first is asked."""
-    asked = {(id(run.environment), *_of_run(run, fact)): run for run in reversed(runs) if run.environment}
-    same = Counter((id(run.environment), *_of_run(run, fact)) for run in runs if run.environment)
+def _alike(
+    runs: Sequence[RunSummary], of_run: Callable[[RunSummary], tuple[object, ...]]
+) -> list[tuple[RunSummary, int]]:
+    """The first of the runs that share an environment, and what a fact depends on besides; with how many they are."""
+    counts: dict[tuple[object, ...], int] = Counter()
+    first: dict[tuple[object, ...], RunSummary] = {}
+    for run in runs:
+        if run.environment:
+            key = (id(run.environment), *of_run(run))
+            counts[key] += 1
+            first.setdefault(key, run)
+    return [(first[key], count) for key, count in counts.items()]
+
+
+def _fact_values(runs: Iterable[tuple[RunSummary, int]], fact: _Fact) -> FactValues:
     counts: Counter[str] = Counter()
-    for key, count in same.items():
-        environment = asked[key].environment
-        assert environment, "only runs that have one"
-        if (value := fact(asked[key], environment)) != "":
+    for run, count in runs:
+        assert run.environment, "only runs that have one"
+        if (value := fact(run, run.environment)) != "":
             counts[NOT_KNOWN if value is None else value] += count
     return FactValues(dict(counts.most_common()))
-
-
-def _of_run(run: RunSummary, fact: _Fact) -> tuple[object, ...]:
-    """What a fact depends on besides the environment."""
-    return (run.sm_clock_Hz, run.request.gpus, id(run.transport)) if fact in (_clock, _transport) else ()
 
 
 # ---- the things -----------------------------------------------------------------------------------------------------
@@ -520,6 +525,11 @@ def _counted(values: Iterable[str]) -> str:
 
 
 # The value of a run; None: not known; "": not applicable here.
+# Most facts are those of a machine, which many runs share; what these depend on besides:
+_OF_RUNS: dict[_Fact, Callable[[RunSummary], tuple[object, ...]]] = {
+    _clock: lambda run: (run.sm_clock_Hz,),
+    _transport: lambda run: (run.request.gpus == 1, id(run.transport)),
+}
 _FACTS: dict[str, _Fact] = {
     "GPUs": _gpus,
     "GPU memory": _of_gpus(lambda gpu: _in_unit(gpu.memory_bytes, "B")),

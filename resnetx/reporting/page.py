@@ -334,7 +334,7 @@ def _html(
     worth, few_runs = said_once(worth_of_lines(points))
     return template(Path(__file__).with_name("study.html.j2"), (number, whole, plain, percent)).render(
         title=_title(studies),
-        answers=[_answer(results, points) for results in studies],
+        answers=[_answer(*of, points) for of in zip(studies, study_labels(studies), strict=True)],
         where=where,
         where_parts=[name for name in WORDS if any(name in cells for _, cells in where)],
         studies=studies,
@@ -345,6 +345,7 @@ def _html(
         few_runs=few_runs,
         compared=compared,
         most_open=min(MOST_OPEN, MOST_ROWS),
+        most_told=MOST_FIGURES,
         unit=unit_of_points(points),
         what=(what := samples_of(points)),
         batch=f"batch ({what})",
@@ -380,10 +381,12 @@ def _html(
     )
 
 
-def _answer(results: Results, points: Sequence[StudyPoint]) -> str:
+def _answer(results: Results, label: str, points: Sequence[StudyPoint]) -> str:
+    """What one of the studies of a page says, whose cases are labelled by it; there it is named once."""
     study = results.study
     own = [point for point in points if (point.result.study, point.result.node) == (study.name, study.node)]
-    return study_answer(own, study.node)
+    unlabelled = [replace(point, variant=point.variant.removeprefix(label).removeprefix(", ")) for point in own]
+    return study_answer(unlabelled, study.node + f" ({study.name})" * (study.name in label))
 
 
 def _title(studies: Sequence[Results]) -> str:

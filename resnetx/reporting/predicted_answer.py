@@ -295,13 +295,16 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     if not ranked:
         return f"Not predicted: none of {len(curves)} cases has a rate."
     names = identity(curves)
+    shares = gained and len({curve.last.baseline_gpus for curve in ranked}) > 1  # speed-ups are not alike then
+    ranked = sorted(ranked, key=lambda curve: curve.last.efficiency or 0.0) if shares else ranked
 
     def much(curve: PredictedCurve) -> str:
         point = curve.last if gained else curve.able[-1]
         rate, low, high = rate_ends(point)
         base = point.baseline_gpus or 1
         over = f" over {ranks(base, point)}" * (base > 1)
-        value = f"{speedup_text(point)}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
+        gain = _efficiency_text(point) if shares else speedup_text(point) if gained else ""
+        value = f"{gain}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
         return value + f" on {ranks(point.gpus, point)}" * (len(counts) > 1)
 
     def told(curve: PredictedCurve) -> str:
@@ -313,7 +316,13 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     counts = {ranks(point.gpus, point) for curve in ranked for point in [curve.last if gained else curve.able[-1]]}
     where = [*counts] * (len(counts) == 1) + [one.system] * ("system" not in names)
     same = [what_one] * ("workload" not in names) + [f"on {' of '.join(where)}"] * bool(where)
-    what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
+    what = " ".join(
+        [
+            "efficiency" if shares else "speed-ups" if gained else "rates",
+            *(["of"] if "workload" not in names else []),
+            *same,
+        ]
+    )
     if len(ranked) == 1:
         others = f"{len(curves) - 1} more case{'s' * (len(curves) > 2)}"
         return f"Predicted: {what}: {told(ranked[0])}; of {others} none is known."
@@ -522,6 +531,13 @@ def speedup_text(point: PredictedPoint) -> str:
     assert point.speedup is not None, f"{point.workload} on {point.gpus} GPUs has no speed-up"
     value, low, high = to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))
     return f"{value} times" + f" ({low} to {high})" * (low != high)
+
+
+def _efficiency_text(point: PredictedPoint) -> str:
+    """ "23% (16 to 30)", over what its speed-up is over."""
+    low, high = point.speedup_interval or (point.speedup or 0.0, point.speedup or 0.0)
+    share = 100 * (point.baseline_gpus or 1) / point.gpus
+    return f"{point.efficiency or 0.0:.0%}" + f" ({low * share:.0f} to {high * share:.0f})" * (low != high)
 
 
 # ---- where the time goes --------------------------------------------------------------------------------------------

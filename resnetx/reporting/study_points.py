@@ -119,7 +119,7 @@ def study_points(
             good_runs=measured.good_runs,
             variant=", ".join(filter(None, [label, settings_label(result.request, keys)])) or "default" * bool(keys),
             counts=result.workload or counts.get(_work(result.request)),
-            system=", ".join(filter(None, [label, settings_label(result.request, of_machine).partition("=")[2]])),
+            system=", ".join(filter(None, [label, settings_label(result.request, of_machine)])),
             settings=settings_label(result.request, others) or "default" * bool(others),
         )
         for measured, result, label in points

@@ -307,7 +307,7 @@ def test_one_record_shows_its_answer_and_its_columns(one, begins, heading):
 
 def test_a_long_collection_shows_its_size():
     first, headings, *_, last = repr(resnetx.describe(study="paper")).splitlines()
-    assert first.startswith("From 0.74 to 1,635.0 activations per parameter on each GPU: AlexNet 0.74 to 11.9, ")
+    assert first.startswith("From 0.742 to 1,640 activations per parameter on each GPU: AlexNet 0.742 to 11.9, ")
     assert (headings.split()[:3], last) == (["workload", "image", "batch"], "... 22 rows")
 
 

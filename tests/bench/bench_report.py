@@ -1,4 +1,5 @@
-"""What the page of a large study costs: reading its records, making the page, and opening it in Chromium.
+"""What the page of a large study costs: reading its records, making the page, all of `resnetx report`, and opening it
+in Chromium.
 
     python -m tests.bench.bench_report [RUNS ...]       # 50 and 5,000 runs
     python -m tests.bench.bench_report --keep FOLDER 5000
@@ -10,6 +11,7 @@ Times depend on what else runs; CPU times less, and their ratio to Python's `jso
 """
 
 import argparse
+import resource
 import shutil
 import subprocess
 import sys
@@ -29,7 +31,7 @@ from resnetx.request import Request
 from resnetx.workloads import workload
 
 MEASURED = StudyFolder(Path(__file__).parents[2] / "results" / "two-nodes" / "two-nodes")
-REPEATS, OPENINGS = 6, 9
+REPEATS, OPENINGS, TURNS = 6, 9, 5
 GRID = (
     ("fp32", "bf16"),
     ("bucket", "layerwise", "after"),
@@ -64,7 +66,27 @@ def measure(folder: StudyFolder, runs: int) -> None:
     print(
         f"{written:,} runs: {told.stdout.strip()}; page {page.stat().st_size / 1e6:.2f} MB, files {files / 1e6:.2f} MB"
     )
-    print(f"  {opened(page)}", flush=True)
+    print(f"  {commanded(folder)}\n  {opened(page)}", flush=True)
+
+
+def commanded(folder: StudyFolder) -> str:
+    """What `resnetx report` takes from its start to its end, beside a bare loop in turns with it; the least counts."""
+    report = [sys.executable, "-m", "resnetx", "report", str(folder.path)]
+    loop = [sys.executable, "-c", "for number in range(10_000_000): number += 1"]
+    turns = [(_taken_s(loop), _taken_s(report)) for _ in range(TURNS)]
+    (_, loop_s), (wall_s, user_s) = (
+        [min(times) for times in zip(*each, strict=True)] for each in zip(*turns, strict=True)
+    )
+    return (
+        f"resnetx report: {wall_s:.2f} s, {user_s:.2f} s of user CPU, {user_s / loop_s:.1f} times a loop of 10 million"
+    )
+
+
+def _taken_s(command: list[str]) -> tuple[float, float]:
+    """Seconds, and of user CPU."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime, time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 STAGES = """

@@ -140,13 +140,18 @@ def alike(capsys, here, monkeypatch):
     def run(verb, words, most=None):
         assert main([verb, *words]) in (0, 1)
         shown = capsys.readouterr()
-        (((_, *given), more),) = concluded
         said = []
+        if not concluded:  # `report`, whose line is copied, however long it is
+            for flag in ("-q", "--json"):
+                assert main([verb, *words, flag]) == 0
+                said.append(capsys.readouterr().out)
+            return judge(shown.out, shown.err if most else "", *said, most or ONE)
+        (((_, *given), more),) = concluded
         for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
             show.begin(options)
             conclude(options, *given, **more)
             said.append(capsys.readouterr().out)
-        judge(shown.out, shown.err if most else "", *said, most or more.get("most", ONE))
+        return judge(shown.out, shown.err if most else "", *said, most or more.get("most", ONE))
 
     monkeypatch.setattr(show, "conclude", kept)
     return run

@@ -147,8 +147,12 @@ def test_only_what_is_ideal_is_a_line(invented, grid, points_of, brief_of, resul
         next(figure for figure in studies.figures(points_of(results)) if figure.name == "rate")
         for results in (whole, gap)
     )
-    assert [path.count("L") for path in lines(joined)] == [2]
-    assert [path.count("L") for path in lines(parted)] == [1]
+    for made in (joined, parted):
+        rows = next(iter(made.chart.datasets.values()))
+        assert [(row["gpus"], row["gpus_to"], row["ideal_to"]) for row in rows if row["gpus_to"]] == [
+            (1, 4, pytest.approx(4 * rows[0]["ideal"]))
+        ]
+        assert lines(made) == []
 
 
 def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, points_of):

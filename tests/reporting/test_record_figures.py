@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import msgspec
 import pytest
@@ -35,6 +36,18 @@ def test_a_trace_shows_its_layers_in_order_and_their_times(tmp_path):
     whole = sum(row["ms"] for row in rows if row["layer"] == "classifier.fc7")
     assert marks_of(figure)[0]["encoding"]["x"]["scale"]["domain"][1] >= whole  # both passes together
     assert "classifier.fc7" in report(TRACE, out=str(tmp_path)).read_text()  # its runs are one trace
+
+
+@pytest.mark.slow
+def test_layers_of_a_deep_network_are_drawn_in_blocks_that_hold_all_of_them():
+    (trace,) = read_all(resnetx.settings.files.given_path("results/h100/trace"))
+    rows = trace_figures(trace)[0].table.records()
+    blocks = {row["layer"]: row["layers"] for row in rows}
+    assert list(blocks)[:6] == ["conv1", "bn1", "relu", "maxpool", "layer1.0", "layer1.1"]
+    layers = trace.batches[0].times.layers
+    assert sum(blocks.values()) == len(layers) and len(blocks) <= 30 < len(layers)
+    medians = [median(times_s) for layer in layers for times_s in (layer.forward_s, layer.backward_s) if times_s]
+    assert sum(row["ms"] for row in rows) == pytest.approx(1e3 * sum(medians))
 
 
 def test_a_slow_node_stands_out_and_pairs_begin_at_zero():

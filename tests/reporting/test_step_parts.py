@@ -55,7 +55,7 @@ def curves_of(predicted_of):
 def test_of_many_workloads_some_are_drawn_with_all_their_systems(curves_of):
     parts = prediction_figures(curves_of(9, "abc"))[-1]
     assert len({(row["workload"], row["system"]) for row in parts.table.records()}) == 27  # its data are whole
-    assert parts.caption.endswith("Drawn: 2 of 9 workloads and batches.")
+    assert parts.caption.endswith("Drawn: 2 of 9 workloads and batches; the data of the figure has all.")
     assert {word for word in texts(parts) if word.startswith("W")} == {"W0", "W8"}
     assert [texts(parts).count(system) for system in "abc"] == [2, 2, 2]
 

@@ -1,5 +1,6 @@
-"""`images`, `lab` and `list`: verbs whose screens are a few lines. Each imports what it needs when it is asked for."""
+"""`images`, `lab`, `list` and `report`: verbs whose screens are a few lines. Each imports what it needs when asked."""
 
+import gc
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -166,3 +167,28 @@ def _named(found: Mapping[str, Mapping[str, str]]) -> None:
     else:
         show.entries((LISTED[each][1], ", ".join(names)) for each, names in found.items())
         show.more("; ".join(told for each in found if (told := LISTED[each][3])))
+
+
+# ---- report ---------------------------------------------------------------------------------------------------------
+# `report`: a page, figures and tables of anything that is stored.
+
+
+def report_(options: Namespace, paths: list[Path], asked: Point) -> int:
+    """Writes the page of what is given."""
+    from resnetx.api.report import report
+
+    gc.disable()  # collecting among the records of thousands of runs frees nothing, and takes a twentieth of the time
+    try:
+        written = report(*paths, **asked)
+    finally:
+        gc.freeze()  # nor is it looked through once more at the end
+        gc.enable()
+    page = f"page: {written}"  # a line that is copied, however long it is
+    if options.json:
+        show.json_lines([{"page": str(written)}], page)
+        return 0
+    show.line(page)
+    if not options.quiet:
+        show.say()
+        show.say("Open it in a browser; its figures and tables are files in the same folder.")
+    return 0

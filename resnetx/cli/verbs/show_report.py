@@ -1,6 +1,5 @@
-"""`report` and `reproduce`, which write pages and figures; and what papers state beside what is predicted of it."""
+"""`reproduce`: what papers state beside what is predicted of it."""
 
-import gc
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -347,33 +346,6 @@ SCORES: list[Column[tuple[KindScore, bool]]] = [
     Column(">not known", lambda row: f"{row[0].unseen}", 2),
     Column(">their mean", lambda row: "" if row[0].unseen_error is None else f"{row[0].unseen_error:.1%}", 3),
 ]
-
-
-# ---- show report ----------------------------------------------------------------------------------------------------
-# `report` and `reproduce`: verbs that write pages and figures.
-
-# ---- report ---------------------------------------------------------------------------------------------------------
-# `report`: a page, figures and tables of studies.
-
-
-def report_(options: Namespace, paths: list[Path], asked: Point) -> int:
-    """Writes the report of the studies in the folders that are given."""
-    from resnetx.api.report import report
-
-    gc.disable()  # collecting among the records of thousands of runs frees nothing, and takes a twentieth of the time
-    try:
-        written = report(*paths, **asked)
-    finally:
-        gc.enable()
-    page = f"page: {written}"  # a line that is copied, however long it is
-    if options.json:
-        show.json_lines([{"page": str(written)}], page)
-        return 0
-    show.line(page)
-    if not options.quiet:
-        show.say()
-        show.say("Open it in a browser; its figures and tables are files in the same folder.")
-    return 0
 
 
 # ---- reproduce ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ PRINT_TEXT, PAGE_TEXT = 7, 12  # points of print, pixels of pages
 PHONE_TEXT = 8.2  # on a column, which a phone shows 1.48 times as large
 CHARACTER = 3.4  # mean width of a character of 7 points
 LABEL_LIMIT = 170  # longer names are cut
+SURE = 0.6  # of its room that a name takes at most by its characters, which surely fits
 WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
 MOST_PANELS = 9  # of one figure: more are neither read on a screen nor fit a page
 # Charts are checked against Vega-Lite's schema by tests; of a large page, that takes longer than all else.
@@ -99,6 +101,9 @@ def panel_grid(
     """
     drawn = _evenly(names)
     limit = (width - 5 * text_size) // columns
+    longest = max(len(part) for name in drawn for part in name.split(", "))
+    if longest * CHARACTER * text_size / 7 < SURE * limit:
+        limit = 0  # none: whether a name is too long takes a quarter of the time of a drawing to tell
     rows: dict[Cell, list[Record]] = {name: [] for name in drawn}
     for record in data.records():
         if record[by] in rows:
@@ -381,6 +386,7 @@ _PAGE_DARK |= {"#cfe3f5": "#24435e", "#fbdcc0": "#6b4423", "#d9ecc8": "#38562a",
 _PAGE_DARK |= {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
 
 
+@cache
 def dark_colours() -> dict[str, str]:
     """Each colour of figures with its partner on a dark page."""
     ramps = {

@@ -39,7 +39,7 @@ from resnetx.reporting.slow_rank import (
 from resnetx.table import Cell, Record, Table
 from resnetx.units import si
 
-MOST_LAYERS = 30  # that a figure names; the others together are one bar
+MOST_LAYERS = 30  # that a figure names; of more, blocks of them
 MOST_LABELLED = 12  # nodes, of which each square has its figure written in it
 
 
@@ -47,43 +47,58 @@ MOST_LABELLED = 12  # nodes, of which each square has its figure written in it
 
 
 def trace_figures(trace: Trace) -> list[Figure]:
-    """The layers of each batch, in the order of the forward pass; of many, the longest, and the others together."""
+    """The layers of each batch, in the order of the forward pass; of many, what is named together as one."""
     return [_layers(trace, batch) for batch in trace.batches if batch.times.layers]
 
 
 def _layers(trace: Trace, batch: TracedBatch) -> Figure:
-    layers = batch.times.layers
     ms = {
         layer.name: [1e3 * median(times_s) if times_s else 0.0 for times_s in (layer.forward_s, layer.backward_s)]
-        for layer in layers
+        for layer in batch.times.layers
     }
-    longest = sorted(ms, key=lambda name: -sum(ms[name]))[:MOST_LAYERS]
-    shown = [name for name in ms if name in longest]
-    rest = [name for name in ms if name not in longest]
-    rows: list[list[Cell]] = [[name, *cells] for name in shown for cells in zip(_PASSES, ms[name], (0, 1), strict=True)]
-    others = f"{len(rest)} others"
-    if rest:
-        sums = [sum(ms[name][place] for name in rest) for place in (0, 1)]
-        rows += [[others, *cells] for cells in zip(_PASSES, sums, (0, 1), strict=True)]
-    largest = max(shown, key=lambda name: sum(ms[name]))
-    longest_ms = max(*(sum(ms[name]) for name in shown), sum(sum(ms[name]) for name in rest), 1e-9)
-    share = sum(ms[largest]) / (sum(map(sum, ms.values())) or 1.0)
+    blocks = _blocks(list(ms))
+    named = {block: [sum(ms[name][place] for name in names) for place in (0, 1)] for block, names in blocks.items()}
+    longest = sorted(named, key=lambda block: -sum(named[block]))[:MOST_LAYERS]
+    shown = {block: times for block, times in named.items() if block in longest}
+    if rest := [times for block, times in named.items() if block not in longest]:
+        shown[f"{len(rest)} others"] = [sum(times[place] for times in rest) for place in (0, 1)]
+    rows: list[list[Cell]] = [
+        [block, len(blocks.get(block, rest)), *cells]
+        for block, times in shown.items()
+        for cells in zip(_PASSES, times, (0, 1), strict=True)
+    ]
+    largest = longest[0]
+    share = sum(named[largest]) / (sum(map(sum, ms.values())) or 1.0)
     plot = Plot(
-        x=Axis("ms", "ms", labels="si", domain=(0.0, 1.02 * longest_ms)),
-        y=Axis("layer", "", "names", order=[*shown, *[others] * bool(rest)]),
+        x=Axis("ms", "ms", labels="si", domain=(0.0, 1.02 * max(*map(sum, shown.values()), 1e-9))),
+        y=Axis("layer", "", "names", order=list(shown)),
         marks=(Mark("bars"),),
         colour=Scale("pass", {name: BARS[name] for name in _PASSES}),
         stacked="place",
-        tips=("layer", "pass", "ms"),
+        tips=("layer", "layers", "pass", "ms"),
         chart_only=("place",),
     )
+    caption = "Medians of profiled steps. Backward: until a layer's own gradients are there."
+    together = f" A bar has all layers whose names begin so: {len(ms)} in all." * (len(blocks) < len(ms))
     return figure(
         f"layers-batch{batch.batch_size}",
         f"{trace.workload}, batch {batch.batch_size}: {share:.0%} of the time of layers is {largest}",
-        "Medians of profiled steps. Backward: until a layer's own gradients are there.",
-        Table(["layer", "pass", "ms", "place"], rows),
+        caption + together,
+        Table(["layer", "layers", "pass", "ms", "place"], rows),
         plot,
     )
+
+
+def _blocks(names: Sequence[str]) -> dict[str, list[str]]:
+    """The layers by name, or by so many words of it that few blocks are left: layer1.0 of layer1.0.bn1."""
+    blocks: dict[str, list[str]] = {name: [name] for name in names}
+    for words in range(max(name.count(".") for name in names), 0, -1):
+        if len(blocks) <= MOST_LAYERS:
+            break
+        blocks = {}
+        for name in names:
+            blocks.setdefault(".".join(name.split(".")[:words]), []).append(name)
+    return blocks
 
 
 _PASSES = ("forward", "backward")
@@ -588,7 +603,7 @@ def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[
     categories = sorted({int(str(row["batch_category"])) for row in rows})
     counts = plot(Axis("workload", "", "names", order=names), "activations_per_image", "parameters", marks=[dots])
     across = Axis("batch_category", "batch category", "steps", order=categories)
-    intensity = plot(across, "activations_per_batch", "activations_per_parameter")
+    intensity = plot(across, "activations_per_batch", "activations_per_parameter", marks=[dots])
     located = plot(Axis("gpus", "GPUs", "log2", ticks=sorted(set(gpus))), _ON_EACH, height=170)
     of_batches = span(float(row["activations_per_parameter"] or 0) for row in by_batch)
     of_points = span(float(row[_ON_EACH] or 0) for row in rows)
@@ -652,7 +667,8 @@ def intensity_map(members: Sequence[PlacedWorkload], found: Sequence[PlacedWorkl
     return figure(
         "map",
         f"Families in intensity space, and what comes nearest to {target:,.4g}",
-        "Lines: a width of a family by its batch. Diamonds: the nearest settings. Triangle: your own job. "
+        "Lines: a width of a family by its batch. Diamonds: the nearest settings. "
+        + "Triangle: your own job. " * any(row["place"] == "yours" for row in rows)
         + _AFTER.format("6 and 7", found[0].convention),
         table_of_records(rows),
         plot,

@@ -139,7 +139,16 @@ def predicted_parts(curves: Sequence[PredictedCurve]) -> Figure | None:
     caption = "Parts of the predicted step; in brackets: what nine of ten measurements should lie within. Useful: what "
     caption += "linear scaling leaves of the step that speed-ups (\u00d7) are over."
     caption += f" Of {unknown} of {len(told)} curves the parts are not known." * bool(unknown)
-    caption += f" Drawn: {len(shown)} of {len(bars)} workloads and batches." * (len(shown) < len(bars))
+    if len(shown) < len(bars):
+        left = [
+            work if batch in ("", common) else f"{work}, batch {batch}"
+            for work, batch in bars
+            if (work, batch) not in shown
+        ]
+        caption += f" Drawn: {len(shown)} of {len(bars)} workloads and batches"
+        caption += (
+            f"; not {' and '.join(left)}: see the data." if len(left) <= 2 else "; the data of the figure has all."
+        )
     every = [row for of_work in bars.values() for bar in of_work for row in _rows(bar)]
     columns = [column for column in every[0] if column not in _DRAWN]
     table = Table(columns, [[row[column] for column in columns] for row in every])

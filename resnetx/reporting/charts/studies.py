@@ -253,6 +253,7 @@ def _curves(
     for row in rows:
         row["foot"] = None if row["foot"] is None else domain[0] * step ** (float(row["foot"]) + 0.15)
     _label_ends(rows, styles, curves.column, domain)
+    _end_ideal(rows)
     rows.sort(key=lambda row: panels.index(str(row["panel"])))  # stable: lines are in the order of the points
     known = f"isValid(datum.{curves.column})"
     names = {"align": "center", "baseline": "bottom"}
@@ -263,7 +264,7 @@ def _curves(
         x=Axis("gpus", f"{unit_of_points(points)}s", "log2", ticks=sorted({point.gpus for point in points})),
         y=Axis(y.column, y.title, y.kind, y.labels, domain=(domain[0], domain[1])),
         marks=(
-            Mark("line", "isValid(datum.ideal)", "ideal", QUIET, {"strokeDash": [0.6, 1.8], "strokeWidth": 0.6}),
+            Mark("segments", "isValid(datum.gpus_to)", "ideal", QUIET, {"strokeDash": [0.6, 1.8], "strokeWidth": 0.6}),
             *(
                 Mark("whiskers", f"datum.{curves.column}_ends == '{kind}' && datum.runs > 1", look={"opacity": opacity})
                 for kind, opacity in (("interval", 1.0), ("range", 0.45))
@@ -276,7 +277,6 @@ def _curves(
                     "words",
                     "isValid(datum.label)",
                     "label",
-                    by_scale=True,
                     on_pages=True,
                     look={"align": "right", "dx": -4, "dy": -9},
                 )
@@ -298,7 +298,18 @@ def _curves(
     return figure(name, title, f"{_reading(points, curves)}{meanings(points)}{caption}", table_of_records(rows), plot)
 
 
-_OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "label", "description")
+_OF_CURVES = (
+    "system",
+    "settings",
+    "panel",
+    "word",
+    "word_shared",
+    "foot",
+    "label",
+    "description",
+    "gpus_to",
+    "ideal_to",
+)
 _MOST_LABELLED = 4  # series of a panel with labels
 _LINES_APART = 0.09  # of an axis: marks whose labels do not touch
 
@@ -319,6 +330,24 @@ def _label_ends(rows: Sequence[Record], styles: SeriesStyles, column: str, domai
             for row in of_panel.values():
                 names = [str(row[styles.line]), *[str(row[styles.side])] * bool(styles.sides)]
                 row["label"] = f"{', '.join(names)}: {si(float(row[column] or 0))}"
+
+
+def _end_ideal(rows: Sequence[Record]) -> None:
+    """Writes at the first of the ideal values of a series where they end, on a straight line; once where series share
+    it."""
+    series: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+    for row in rows:
+        if row["ideal"] is not None:
+            series[row["panel"], row["workload"], row["batch"], row["variant"]].append(row)
+    ends: dict[tuple[object, ...], tuple[Record, Record]] = {}
+    for (panel, *_), of_series in series.items():
+        of_series.sort(key=lambda row: int(str(row["gpus"])))
+        first, last = of_series[0], of_series[-1]
+        ends.setdefault((panel, first["gpus"], first["ideal"], last["gpus"], last["ideal"]), (first, last))
+    for row in rows:
+        row |= {"gpus_to": None, "ideal_to": None}
+    for first, last in ends.values():
+        first |= {"gpus_to": last["gpus"], "ideal_to": last["ideal"]}
 
 
 def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing: Sequence[StudyPoint]) -> Record:

@@ -137,7 +137,7 @@ def batch_intensities(counted: Counted, convention: str, suffix: str) -> Figure 
         ),
         y=Axis(_WORK, f"activations per batch ({convention})", "log", "si"),
         beside=(Axis(_INTENSITY, f"activations per parameter ({convention})", "log", "si"),),
-        marks=(Mark("line", look={"strokeWidth": 0.75, "opacity": 0.6}), Mark("dots", look={"size": 22})),
+        marks=[Mark("dots", look={"size": 22})],
         colour=Scale("workload", workload_colours(names)),
         shape=Scale("workload", shape_looks(names)),
         height=130,
