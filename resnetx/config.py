@@ -302,7 +302,7 @@ def _check_samples(r: Request) -> None:
         raise ConfigError(
             f"input={r.input.kind}: model=python makes its own batches; leave it out, or set input=synthetic"
         )
-    tokens, name = bool(r.model.sample(r.image_size).vocabulary), r.model.kind
+    tokens, name = bool(r.model.tokens), r.model.kind
     if tokens and r.image_size:
         raise ConfigError(f"image_size={r.image_size}: model={name} reads tokens; leave it out, and set model.seq")
     if tokens and isinstance(r.input, Folders):

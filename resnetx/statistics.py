@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,12 @@ MIN_RUNS_FOR_OUTLIERS = 5
 LEVEL = 0.05  # intervals hold 1 - LEVEL; false discoveries are kept to LEVEL
 RESAMPLES = 4000  # leaves 2.5 % +- 0.25 % beyond each end of an interval
 REPLAYS = 1000  # versions of each run, from windows drawn with replacement
-PERMUTATIONS = 10_000  # every split up to 7 against 7 runs (3,432); beyond, so many random ones
 OUTLYING = 3.5  # modified z-score, as Iglewicz & Hoaglin advise
 SEED = 2017
 
 # Half of a 95 % interval for the mean of 2 to 5 normal values, in units of their range (Lord, 1947).
 _HALF_INTERVAL_PER_RANGE = {2: 6.353, 3: 1.304, 4: 0.717, 5: 0.507}
 
-Verdict = Literal["different", "no difference shown", "too few runs to decide"]
 Floats = NDArray[np.float64]
 Runs = Sequence[float | Sequence[float]]  # per run: the rate of each window, or of the whole run
 _Measured = tuple[tuple[float, ...], ...]  # the same, every run as its windows
@@ -213,90 +211,6 @@ def _drawn_runs(count: int, stream: int) -> tuple[NDArray[np.int64], NDArray[np.
 
 # ---- differences ----------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class PermutationTest:
-    """How often chance alone, dealing the runs to two sides, sets them as far apart as they were measured."""
-
-    p: float  # two-sided
-    smallest_p: float  # what these numbers of runs can reach at best
-
-
-@dataclass(frozen=True)
-class AdjustedTest:
-    """What one of many tests shows once their number is allowed for."""
-
-    adjusted_p: float
-    verdict: Verdict
-
-
-def permutation_test(a: Runs, b: Runs) -> PermutationTest:
-    """Do two sets of runs differ? Exact up to 7 runs against 7, from random splits beyond.
-
-    The statistic is the mean log rate of `a` less that of `b`, the log of a ratio of geometric means. The ratio of
-    medians, which `ratio` reports, would be insensitive here: many splits have the same medians, so that six runs all
-    faster than six others reach p = 0.013 at best instead of 0.002, and nothing is left after a correction.
-    """
-    import scipy.stats  # type: ignore[import-untyped]
-
-    best = smallest_p(len(a), len(b))
-    if best == 1:
-        return PermutationTest(1.0, best)
-
-    def log_ratio(one: Floats, other: Floats, axis: int) -> Any:
-        return one.mean(axis=axis) - other.mean(axis=axis)
-
-    result = scipy.stats.permutation_test(
-        [np.log(_rates(_measured(runs))) for runs in (a, b)],
-        log_ratio,
-        vectorized=True,
-        n_resamples=PERMUTATIONS,
-        rng=np.random.default_rng(SEED),
-    )
-    return PermutationTest(float(result.pvalue), best)
-
-
-def smallest_p(runs_a: int, runs_b: int) -> float:
-    """The p-value of the most extreme outcome of so many runs: the two splits, of all, that part fast from slow.
-
-    A single difference among m points needs LEVEL / m: 7 runs a side for 72 cells, 4 for one. One run has no
-    scatter, and decides nothing.
-    """
-    if min(runs_a, runs_b) < 2:
-        return 1.0
-    splits = math.comb(runs_a + runs_b, runs_a)
-    return 2 / (splits if splits <= PERMUTATIONS else PERMUTATIONS + 1)
-
-
-def false_discovery(tests: Sequence[PermutationTest], level: float = LEVEL) -> list[AdjustedTest]:
-    """What each test shows if at most `level` of all differences claimed may be false (Benjamini-Hochberg).
-
-    "too few runs to decide": with the other cells as they came out, not even the most extreme outcome would have been
-    called a difference here. Cells may have a cause in common (a busy day), as long as it pushes them the same way.
-    """
-    import scipy.stats
-
-    if not tests:
-        return []
-    p = np.array([test.p for test in tests])
-    adjusted = scipy.stats.false_discovery_control(p)
-    at_best = np.tile(p, (len(p), 1))  # row i: cell i at its most extreme
-    np.fill_diagonal(at_best, [test.smallest_p for test in tests])
-    adjusted_at_best = scipy.stats.false_discovery_control(at_best, axis=1).diagonal()
-    return [
-        AdjustedTest(adjusted_p, _verdict(adjusted_p, best, level))
-        for adjusted_p, best in zip(adjusted.tolist(), adjusted_at_best.tolist(), strict=True)
-    ]
-
-
-def _verdict(adjusted_p: float, at_best: float, level: float) -> Verdict:
-    if adjusted_p <= level:
-        return "different"
-    return "no difference shown" if at_best <= level else "too few runs to decide"
-
-
-# ---- differences of few runs ----------------------------------------------------------------------------------------
-
 MIN_RUNS_FOR_T = 3  # of either side: with 2, one straggler makes 8 % of answers about 20 equal cases false
 # Of answers that any case differs, by chance. 0.05 gave 3 to 7 % of false ones over 20,000 simulated pairs of equal
 # nights with 3 runs of 1 to 50 cases (normal 5 %; 50 cases skewed to slow runs, or with stragglers 7 %); 0.03 gives 2
@@ -319,8 +233,8 @@ class TTest:
 def t_test(a: Sequence[float], b: Sequence[float], level: float = T_LEVEL) -> TTest | None:
     """Do times (or rates) of runs differ? None with fewer than three of either, whose scatter is not known.
 
-    Of logarithms, with one scatter for both. It decides with three runs, where no permutation can, for it takes runs to
-    be normal (see `T_LEVEL` for others). Four of five differences of 3.6 times the scatter of runs show with 3 runs of
+    Of logarithms, with one scatter for both. It decides with three runs, for it takes them to be normal (see `T_LEVEL`
+    for others). Four of five differences of 3.6 times the scatter of runs show with 3 runs of
     each, of 2 times with 6.
     """
     from scipy.special import nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
@@ -343,13 +257,23 @@ def shown_differences(tests: Sequence[TTest | None]) -> list[bool]:
 
 
 def level_of_each(tests: Sequence[TTest | None]) -> float:
-    """The level at which each of several tests is judged, by Benjamini & Hochberg, as in `false_discovery`.
+    """The level at which each of several tests is judged, by Benjamini & Hochberg.
 
     Ends at this level leave 1 out where a difference is shown, and nowhere else (Benjamini & Yekutieli 2005).
     """
     ordered = sorted(test.p for test in tests if test)
     shown = max((rank for rank, p in enumerate(ordered, 1) if p <= T_LEVEL * rank / len(ordered)), default=1)
     return T_LEVEL * shown / max(len(ordered), 1)
+
+
+def adjusted_p(tests: Sequence[TTest | None]) -> list[float | None]:
+    """The p of each of several tests with their number allowed for: at most `T_LEVEL` where a difference is shown."""
+    ordered = sorted((test.p for test in tests if test), reverse=True)
+    least, adjusted = 1.0, dict[float, float]()
+    for above, p in enumerate(ordered):
+        least = min(least, p * len(ordered) / (len(ordered) - above))
+        adjusted[p] = least
+    return [adjusted[test.p] if test else None for test in tests]
 
 
 # ---- runs that stand out --------------------------------------------------------------------------------------------

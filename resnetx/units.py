@@ -1,4 +1,6 @@
-"""Formats and parses quantities. Inside resnetx everything is in base units (seconds, bytes, B/s, FLOP).
+"""Formats and parses quantities, and says how many GPUs or ranks.
+
+Inside resnetx everything is in base units (seconds, bytes, B/s, FLOP).
 
 GB is 1e9 bytes and GiB is 2**30: a figure in one must never stand beside a figure in the other without its unit.
 """
@@ -7,9 +9,26 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 K = TypeVar("K")
+CPU = "CPU"  # the name of a device that is none: a rank on cores of its host
+Unit = Literal["GPU", "rank"]  # what is counted: GPUs, or ranks on cores of a host
+
+
+def unit_by_library(library: str) -> Unit:
+    """What computes where a library joins them: ranks on CPU cores by gloo, GPUs by all others."""
+    return "rank" if library == "gloo" else "GPU"
+
+
+def how_many(count: int, unit: Unit, one: str = "1") -> str:
+    """ "1 rank", "2 GPUs"; `one`: how a single one is counted, as "one" in a sentence."""
+    return f"{one if count == 1 else count} {unit}{'s' * (count != 1)}"
+
+
+def on_cores(unit: Unit) -> str:
+    """What is said of ranks that no GPU computes for, behind how many they are."""
+    return " on CPU cores" if unit == "rank" else ""
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:

@@ -13,7 +13,7 @@ from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.launching import Container, Launch, Site, launch_from, read_site
 from resnetx.record import write
-from resnetx.reporting.study_results import varying_settings
+from resnetx.request import varying_settings
 from resnetx.settings.verbs import VERBS
 
 SLURM = {"input": "synthetic", "launcher": "slurm"}

@@ -27,7 +27,7 @@ def variation():
 def backward_s(gpu, clock_Hz=None):
     """Of 32 images of ResNet-50, by the roofline."""
     part, layers = parts_table("gpus")[gpu], tables.kept(Torchvision(name="resnet50", classes=1000), 224)
-    times = roofline.layer_times(roofline.fitted(part), layers, 224, 32, part, "fp32", clock_Hz)
+    times = roofline.modelled_step(roofline.fitted(part), layers, 224, 32, part, "fp32", clock_Hz).layers
     return sum(layer.backward_s for layer in times)
 
 

@@ -1,26 +1,23 @@
 """Estimates, tests and labels against enumeration by hand, published constants, and studies whose truth is known."""
 
-import itertools
 import math
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 import numpy as np
 import pytest
 
 from resnetx.statistics import (
-    AdjustedTest,
-    PermutationTest,
+    T_LEVEL,
     Summary,
+    TTest,
     _medians,
     _quantiles,
+    adjusted_p,
     derived,
-    false_discovery,
     level_of_each,
     outliers,
-    permutation_test,
     ratio,
     shown_differences,
-    smallest_p,
     summarize,
     t_test,
 )
@@ -220,81 +217,19 @@ def test_runs_that_were_added_make_a_point_better_known():
 # ---- differences ----------------------------------------------------------------------------------------------------
 
 
-def by_hand(a, b):
-    """Two-sided p-value by going through every split: twice the share of splits at least as far out, on one side."""
-    logs = [math.log(rate) for rate in (*a, *b)]
-    places = range(len(logs))
-
-    def statistic(chosen):
-        return fmean(logs[i] for i in chosen) - fmean(logs[i] for i in places if i not in chosen)
-
-    seen = statistic(range(len(a)))
-    all_splits = [statistic(chosen) for chosen in itertools.combinations(places, len(a))]
-    above = fmean(each >= seen - 1e-12 for each in all_splits)
-    below = fmean(each <= seen + 1e-12 for each in all_splits)
-    return min(1.0, 2 * min(above, below))
-
-
-def test_p_values_of_splits_counted_by_hand():
-    # Logs to the base 2: sides 5 4 2 and 3 1 0. Of 20 splits, 5 4 3 and 5 4 2 sum to 11 or more: 2 x 2 / 20.
-    assert permutation_test([32.0, 16.0, 4.0], [8.0, 2.0, 1.0]).p == pytest.approx(0.2)
-    assert permutation_test([8.0, 4.0], [2.0, 1.0]).p == pytest.approx(2 / 6)
-    assert permutation_test([5.0] * 4, [5.0] * 4).p == 1
-
-
-@pytest.mark.parametrize(("runs_a", "runs_b"), [(2, 5), (3, 4), (5, 5), (6, 4)])
-def test_p_values_are_those_of_all_splits(runs_a, runs_b):
-    draw = np.random.default_rng(runs_a)
-    a = draw.normal(101, 1, runs_a).tolist()
-    b = draw.normal(100, 1, runs_b).tolist()
-    found = permutation_test(a, b)
-    assert found.p == pytest.approx(by_hand(a, b))
-    assert found.p == pytest.approx(permutation_test(b, a).p)
-
-
-@pytest.mark.parametrize(("runs_a", "runs_b"), [(1, 1), (1, 3), (2, 2), (3, 3), (4, 6), (6, 6)])
-def test_no_outcome_reaches_less_than_the_smallest_p(runs_a, runs_b):
-    apart = permutation_test([200.0 + i for i in range(runs_a)], [100.0 + i for i in range(runs_b)])
-    assert apart.p == pytest.approx(apart.smallest_p) == smallest_p(runs_a, runs_b)
-
-
-def test_the_smallest_p_says_how_many_runs_a_study_needs():
-    assert smallest_p(3, 3) > 0.05 >= smallest_p(4, 4)
-    assert smallest_p(5, 5) == pytest.approx(0.0079, abs=1e-4)
-    assert smallest_p(6, 6) > 0.05 / 72 >= smallest_p(7, 7)
-
-
-def test_many_runs_are_tested_with_random_splits_always_the_same():
-    draw = np.random.default_rng(11)
-    a, b = study(draw, 12), study(draw, 12, rate=1.02 * RATE)
-    found = permutation_test(a, b)
-    assert found == permutation_test(a, b)
-    assert found.smallest_p <= found.p
-    logs = [np.log([1 / np.mean(1 / np.array(run)) for run in side]) for side in (a, b)]
-    deviations = np.concatenate([side - side.mean() for side in logs])
-    z = (logs[0].mean() - logs[1].mean()) / (math.sqrt(np.sum(deviations**2) / 22) * math.sqrt(2 / 12))
-    assert found.p == pytest.approx(2 * NormalDist().cdf(-abs(z)), abs=0.02)
-
-
-@pytest.mark.slow
-def test_equal_points_are_called_different_as_seldom_as_the_level_says():
-    draw = np.random.default_rng(12)
-    p = [permutation_test(study(draw, 5), study(draw, 5)).p for _ in range(300)]
-    assert 0.02 < np.mean(np.array(p) <= 0.05) < 0.08
-    assert np.mean(np.array(p) <= 0.5) == pytest.approx(0.5, abs=0.08)
-
-
 @pytest.mark.slow
 def test_false_discoveries_are_few_among_many_cells_and_real_differences_are_found():
     draw = np.random.default_rng(13)
     false_shares, found, real = [], 0, 0
     for _ in range(8):
         differs = [cell % 3 == 0 for cell in range(18)]
-        tests = [permutation_test(study(draw, 6, rate=RATE * (1.08 if d else 1)), study(draw, 6)) for d in differs]
-        called = [finding.verdict == "different" for finding in false_discovery(tests)]
+        pairs = [(study(draw, 6, rate=RATE * (1.08 if d else 1)), study(draw, 6)) for d in differs]
+        tests = [t_test(*([fmean(run) for run in side] for side in pair)) for pair in pairs]
+        called = shown_differences(tests)
         false_shares.append(sum(c and not d for c, d in zip(called, differs, strict=True)) / max(1, sum(called)))
         found += sum(c and d for c, d in zip(called, differs, strict=True))
         real += sum(differs)
+        assert called == [p <= T_LEVEL for p in adjusted_p(tests)]
     assert np.mean(false_shares) < 0.05
     assert found / real > 0.9
 
@@ -302,42 +237,9 @@ def test_false_discoveries_are_few_among_many_cells_and_real_differences_are_fou
 def test_adjusted_p_values_are_those_of_benjamini_and_hochberg():
     p = [0.01, 0.04, 0.03, 0.005]
     # ranks 2 4 3 1 of 4: p x 4 / rank is 0.02 0.04 0.04 0.02, and no larger p may have a smaller one
-    found = false_discovery([PermutationTest(each, 0.001) for each in p])
-    assert [finding.adjusted_p for finding in found] == pytest.approx([0.02, 0.04, 0.04, 0.02])
-    assert all(finding.verdict == "different" for finding in found)
-
-
-def test_a_lone_difference_among_many_cells_needs_more_runs():
-    def verdict(runs):
-        lone = PermutationTest(smallest_p(runs, runs), smallest_p(runs, runs))
-        others = [PermutationTest(0.9, smallest_p(runs, runs))] * 71
-        return false_discovery([lone, *others])[0].verdict
-
-    assert [verdict(runs) for runs in (3, 5, 6, 7)] == ["too few runs to decide"] * 3 + ["different"]
-
-
-def test_a_cell_that_could_have_been_decided_shows_no_difference():
-    few, many = PermutationTest(0.4, smallest_p(3, 3)), PermutationTest(0.4, smallest_p(7, 7))
-    assert [finding.verdict for finding in false_discovery([few, many])] == [
-        "too few runs to decide",
-        "no difference shown",
-    ]
-
-
-def test_differences_elsewhere_make_a_cell_decidable():
-    cell, sure = PermutationTest(0.9, smallest_p(5, 5)), PermutationTest(smallest_p(5, 5), smallest_p(5, 5))
-    assert false_discovery([cell] * 20)[0].verdict == "too few runs to decide"
-    assert false_discovery([cell, *[sure] * 19])[0].verdict == "no difference shown"
-
-
-def test_a_stricter_level_calls_less():
-    tests = [PermutationTest(0.02, 0.001)]
-    assert false_discovery(tests) == [AdjustedTest(0.02, "different")]
-    assert false_discovery(tests, level=0.01) == [AdjustedTest(0.02, "no difference shown")]
-
-
-def test_no_cells_no_findings():
-    assert false_discovery([]) == []
+    tests = [TTest(0.9, 1.1, each, 0.1, T_LEVEL) for each in p]
+    assert adjusted_p([*tests, None]) == [*map(pytest.approx, [0.02, 0.04, 0.04, 0.02]), None]
+    assert adjusted_p([tests[1]] * 3) == [0.04] * 3 and adjusted_p([]) == []
 
 
 # ---- runs that stand out --------------------------------------------------------------------------------------------

@@ -9,9 +9,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from resnetx.record.machine import CPU, Unit, how_many, on_cores, unit_by_library, unit_of
+from resnetx.record.machine import unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import GBps, duration, in_ms, number, si, size_text, to_interval, two_ends
+from resnetx.units import (
+    CPU,
+    GBps,
+    Unit,
+    duration,
+    how_many,
+    in_ms,
+    number,
+    on_cores,
+    si,
+    size_text,
+    to_interval,
+    two_ends,
+    unit_by_library,
+)
 
 if TYPE_CHECKING:
     from resnetx.interconnect.systems.lab_network import LabNetwork

@@ -30,8 +30,8 @@ from resnetx.settings.files import names
 from resnetx.settings.verbs import VERBS, refuse_unread
 from resnetx.table import Record
 from resnetx.traces.job_traces import import_job, profiles_of
-from resnetx.traces.trace_files import CPU, import_, is_called, read_trace, unpacked
-from resnetx.units import in_GBps
+from resnetx.traces.trace_files import import_, is_called, read_trace, unpacked
+from resnetx.units import CPU, in_GBps
 
 
 class BenchSettings(keywords.BenchFields, frozen=True, kw_only=True):

@@ -34,7 +34,6 @@ from resnetx.measure.locked_clock import Before, Lock, NotPermittedError, lockin
 from resnetx.measure.machine.nvidia import gpus_here
 from resnetx.measure.machine.readings import Reading
 from resnetx.measure.machine.sensors import NvmlGpu
-from resnetx.record.machine import how_many
 from resnetx.record.sealing import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
@@ -43,7 +42,7 @@ from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import ANSWERS, Answer, Column, Records, as_shown
-from resnetx.units import si
+from resnetx.units import how_many, si
 from resnetx.workloads.counts import messages
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, is_folder
 from resnetx.prediction.roofline import peak, work
-from resnetx.prediction.scenario import CPU, Workload
+from resnetx.prediction.scenario import Workload
 from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader
 from resnetx.record.prediction import UNCHECKED, PredictionInput
@@ -25,7 +25,7 @@ from resnetx.request import Request
 from resnetx.settings import setting_types
 from resnetx.settings.setting_types import value_word
 from resnetx.study import Point
-from resnetx.units import number
+from resnetx.units import CPU, number
 
 # ---- known rates ----------------------------------------------------------------------------------------------------
 # What one GPU is known to do: the value of `rate=`, as the rates that a prediction is given.

@@ -25,13 +25,12 @@ from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import free_memory_bytes
 from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, step_bytes
-from resnetx.prediction.scenario import CPU
 from resnetx.record import LargestBatch, RunFolder, RunRecord
 from resnetx.request import Request
 from resnetx.settings.setting_types import bytes_of
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
-from resnetx.units import si, size_text
+from resnetx.units import CPU, si, size_text
 
 MAX = "max"
 GAP = 32  # the largest batch is known to 1/32 of it, or to one sample

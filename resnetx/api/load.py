@@ -1,5 +1,6 @@
 """Whatever is on disk, read as what it is."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from os import PathLike
@@ -300,9 +301,8 @@ def _sides(result: Any) -> list[Side]:
             "explain: what one rank of a job has seen; expected the folder of all of them, which has rank0"
         )
     else:
-        raise ConfigError(
-            f"explain: a {type(result).__name__}; expected a run, a study, a prediction or a bench (or its folder)"
-        )
+        what = " ".join(re.findall("[A-Z][a-z]*", type(result).__name__)).lower()
+        raise ConfigError(f"explain: a {what} has no parts of a step; expected a run, a study, a prediction or a bench")
     if not sides:
         raise ConfigError("explain: no case in it has a rate")
     return sides

@@ -18,14 +18,14 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.api.topology_answers import Costed, Described, Ranked, Reach, Routed, described, reach_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.pair_reading import counted
+from resnetx.interconnect.systems.changed_systems import steered
 from resnetx.interconnect.systems.paths import Transport
-from resnetx.interconnect.systems.system import System, steered
+from resnetx.interconnect.systems.system import System
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord, Warning
 from resnetx.record.bench_record import CopyCell
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import Prediction
 from resnetx.record.topologies import Check, CollectiveCost, Outlier, Steering, TopologyRecord
 from resnetx.record.traces import Observation, Trace
@@ -41,7 +41,7 @@ from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
 from resnetx.reporting.study_points import scaling_columns, with_ratios
 from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
-from resnetx.units import GBps, in_ms, number, size_text
+from resnetx.units import GBps, how_many, in_ms, number, size_text
 
 MOST_IN_TITLE = 3  # systems
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves

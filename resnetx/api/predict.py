@@ -29,7 +29,6 @@ from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.predict import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.scenario import Deployment
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
 from resnetx.reporting import predicted_answer
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, ranks, rate_unit, unit_of_point
@@ -40,6 +39,7 @@ from resnetx.settings.setting_types import bare_word, seconds_of, written
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point, load
+from resnetx.units import how_many
 
 if TYPE_CHECKING:
     from resnetx.api.calibrations import Known

@@ -14,7 +14,8 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.system import System, link_kinds
+from resnetx.interconnect.systems.changed_systems import link_kinds
+from resnetx.interconnect.systems.system import System
 from resnetx.prediction.predict import Placement, images_of
 from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap

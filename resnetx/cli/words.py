@@ -82,8 +82,13 @@ def _called(verb: str, key: str) -> str | None:
 
 
 def _renamed(verb: str, word: str) -> str:
-    """`batch=32` and `bs=32` as `batch_size=32`: where one setting of the verb is called nearly so, or so elsewhere."""
+    """`batch=32` and `bs=32` as `batch_size=32`: where one setting of the verb is called nearly so, or so elsewhere.
+
+    And `rate=32=195` as `rate=32:195`.
+    """
     key, given, value = word.partition("=")
+    if "=" in value and _are_pairs(key, (pairs := value.replace("=", ":")).split(",")) and not _is_on_disk(value):
+        return _noted(word, f"{key}={pairs}")
     if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or _is_on_disk(word):
         return word
     setting = _called(verb, key)

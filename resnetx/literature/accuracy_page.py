@@ -126,7 +126,10 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
   (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
   these three is of figures not known before; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
   an interval to each other.
-- Nothing is fitted to times between nodes, and the rates of SummitDev's CPUs are from its own figures. How MI300X reach
+- One figure is fitted to times between nodes: what a channel hands on in trees (LL). Clusters with RoCE are predicted
+  without any of them, those with InfiniBand likewise, rivals too; they are counted as one kind, as its intervals are
+  narrower and hold as often. The one of H200 and one of MI300X do not name their network; InfiniBand is taken.
+- The rates of SummitDev's CPUs are from its own figures. How MI300X reach
   their network cards (`configs/system/mi300x.yaml`) was chosen of RCCL's two files with the figures of both clusters in
   sight: no error of two nodes of AMD's is of figures not known before.
 """

@@ -12,9 +12,8 @@ from functools import cache
 from resnetx.choices import Model
 from resnetx.operations import OPERATIONS
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemPoint, SystemSide
-from resnetx.record.machine import how_many
 from resnetx.reporting.compared_systems import over, quotient
-from resnetx.units import size_text
+from resnetx.units import how_many, size_text
 from resnetx.workloads import counts, tables
 
 # Kinds of items, and their variant, too: no setting changes them.

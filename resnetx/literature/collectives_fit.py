@@ -9,7 +9,7 @@ the same others.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import log
@@ -75,6 +75,7 @@ _RANGES = {
     "in_switch_s": _TIMES_s,
     "in_switch_lost_s": _TIMES_s,
     "in_switch_over_s": (10e-6, 5e-3, 0.1e-3),
+    "ll_channel_s_per_B": (0.0, 1e-9, 0.1e-9),
     **dict.fromkeys(("ll_twice", "ll_once", "ll_chain", "pcie_ll"), _LL_SHARES),
 }
 _NAMES = Fitted.__struct_fields__
@@ -104,6 +105,7 @@ _ROBUST = 0.1  # errors beyond this count less
 WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
 FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
+_CHANNELS_s_per_B = [round(n * 1e-11, 12) for n in range(41)]  # tried of trees in LL between nodes
 
 
 def main() -> None:
@@ -268,7 +270,7 @@ def _left_out(
     points: Sequence[PublishedTime], fits: Mapping[str, Fitted], everything: Fitted
 ) -> list[CollectiveResidual]:
     """Each figure as it is predicted by what was fitted without any machine of its kind."""
-    kinds = np.array([_kind(point.plan_key) for point in points])
+    kinds = np.array([_apart(point.plan_key) for point in points])
     sends = np.array([OPERATIONS[point.entry.collective].sends is not None for point in points])
     rows = np.array([_rival_row(point) for point in points])
     times_s = np.array([point.time_s for point in points])
@@ -284,22 +286,21 @@ def _left_out(
                     predicted_s = rival(rows[known], times_s[known], rows[of_kind])
                     errors[index, of_kind] = np.log(predicted_s / times_s[of_kind])
     return [
-        _residual(point, str(kind), *map(float, found))
-        for point, kind, found in zip(points, kinds, np.abs(errors).T, strict=True)
+        _residual(point, _kind(point.plan_key), *map(float, found))
+        for point, found in zip(points, np.abs(errors).T, strict=True)
     ]
 
 
 def _fits(points: Sequence[PublishedTime], everything: Fitted) -> dict[str, Fitted]:
-    """By kind: what was fitted without it; several hosts teach nothing."""
+    """By what is left out (`_apart`): what was fitted without it."""
     kinds: dict[str, list[PublishedTime]] = {}
     for point in points:
-        kinds.setdefault(_kind(point.plan_key), []).append(point)
-    return {
-        kind: everything
-        if not any(map(_on_one_host, own))
-        else fit([point for point in points if _kind(point.plan_key) != kind])
-        for kind, own in kinds.items()
-    }
+        kinds.setdefault(_apart(point.plan_key), []).append(point)
+    fits = {}
+    for kind, own in kinds.items():
+        others = [point for point in points if _apart(point.plan_key) != kind]
+        fits[kind] = fit(others) if any(map(_on_one_host, own)) else _with_trees(others, everything)
+    return fits
 
 
 def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]) -> list[OneSizeErrors]:
@@ -311,8 +312,9 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
     found: dict[tuple[Place, int], list[tuple[float, float, str]]] = {}
     for ladder in ladders.values():
         largest, kind = max(ladder, key=lambda point: point.size_bytes), _kind(ladder[0].plan_key)
+        without = fits[_apart(ladder[0].plan_key)]
         if len(ladder) >= FEWEST_SIZES and largest.size_bytes >= BANDS_BYTES[-1]:
-            taken = {point.size_bytes: _taken(point, fits[kind]) for point in ladder}
+            taken = {point.size_bytes: _taken(point, without) for point in ladder}
             moving_s, modelled_s = taken[largest.size_bytes]
             more = (largest.time_s - modelled_s) / moving_s
             for point in (point for point in ladder if point is not largest):
@@ -364,6 +366,13 @@ def _kind(key: PlanKey) -> str:
     return kind_of(load_published(*key[:2]), _algorithms(key).staged)
 
 
+@cache
+def _apart(key: PlanKey) -> str:
+    """What is left out together: a kind; of nodes those with RoCE apart from InfiniBand, though counted as one."""
+    links = [link for link, _ in load_published(*key[:2]).counted_links() if link.wire.family == "network"]
+    return _kind(key) + " over RoCE" * any("RoCE" in link.wire.about for link in links)
+
+
 def _rival_row(point: PublishedTime) -> Sequence[float]:
     operation, algorithms = OPERATIONS[point.entry.collective], _algorithms(point.plan_key)
     if isinstance(algorithms, NcclSends):
@@ -377,8 +386,20 @@ def _rival_row(point: PublishedTime) -> Sequence[float]:
 # ---- fitting
 
 
-def fit(points: Iterable[PublishedTime]) -> Fitted:
-    """The figures with the least errors of the points inside one host."""
+def fit(points: Sequence[PublishedTime]) -> Fitted:
+    """The figures with the least errors of the points."""
+    return _with_trees(points, _fit_inside(points))
+
+
+def _with_trees(points: Sequence[PublishedTime], figures: Fitted) -> Fitted:
+    """The figures with what a channel takes in trees of nodes, the only one that small sizes between hosts tell."""
+    small = [point for point in points if not _on_one_host(point) and point.size_bytes < BANDS_BYTES[0]]
+    tried = [msgspec.structs.replace(figures, ll_channel_s_per_B=each) for each in _CHANNELS_s_per_B]
+    return min(tried, key=lambda each: float(np.abs(log_errors(small, each)).sum()))
+
+
+def _fit_inside(points: Sequence[PublishedTime]) -> Fitted:
+    """By the points inside one host."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     inside = _told([point for point in points if _on_one_host(point) and _is_fitted(point)])

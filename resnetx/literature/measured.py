@@ -28,12 +28,12 @@ from resnetx.record import BenchRecord, StudyFolder, read
 from resnetx.record.bench_record import families
 from resnetx.record.comparisons import CheckedClaim, CollectivePoint, CopyPoint, Estimate
 from resnetx.record.literature import MeasuredMachine
-from resnetx.record.machine import how_many
 from resnetx.reporting.charts.systems import MeasuredRate
 from resnetx.reporting.study_points import StudyPoint
-from resnetx.reporting.study_results import settings_label, varying_settings
+from resnetx.request import settings_label, varying_settings
 from resnetx.settings.files import given_path
 from resnetx.statistics import MIN_RUNS, Summary
+from resnetx.units import how_many
 
 MEASURED = "measured"  # the variant of all of it, in place of a library
 LAB_BYTES = 2**20  # smaller messages in the lab take what namespaces take, which is no latency of the system's

@@ -34,9 +34,8 @@ from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import ONE_NODE, group_text, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
-from resnetx.record.machine import how_many
 from resnetx.table import Column
-from resnetx.units import size
+from resnetx.units import how_many, size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 CALIBRATED = "dgx1-alexnet-2017"

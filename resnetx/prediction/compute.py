@@ -8,7 +8,7 @@
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
 Where a trace is not used as it was measured, the note says what was done. What the host takes to queue a step is taken
-from the trace, too (`StepTimes.queue_s`): for its own host as measured, for another one as between nothing and twice as
+from the trace, too (`Step.queue_s`): for its own host as measured, for another one as between nothing and twice as
 much. A trace that was bound by its host, and does not say what the device alone takes, is refused for any other host.
 """
 
@@ -35,14 +35,13 @@ from resnetx.prediction.host_step import (
     decoding_unit,
     launched,
 )
-from resnetx.prediction.scenario import CPU, Point
+from resnetx.prediction.scenario import Point
 from resnetx.prediction.stated_rates import StatedRates
-from resnetx.prediction.step import COPY_SHARE, LEAST_COMPUTE, Compute, LayerTime, StepLayers, StepTimes
+from resnetx.prediction.step import COPY_SHARE, LEAST_COMPUTE, Compute, LayerTime, Step, columns
 from resnetx.prediction.traced_step import elsewhere, is_cpu_of, is_own_host, of_trace, recomputing, replayed_step_of
-from resnetx.record.machine import Unit
 from resnetx.record.prediction import UNCHECKED, Origin, PredictionInput, measured_on
 from resnetx.request import Request
-from resnetx.units import si
+from resnetx.units import CPU, Unit, si
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
@@ -67,14 +66,15 @@ def of_point(point: Point, images: int) -> Compute:
         computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=max(stated.spread) - 1)
     computed = _whole(computed, point)
     graph = workload.request is not None and workload.request.graph  # the host launches the step as one
-    queue_s = 0.0 if graph else computed.step.queue_s
-    step = replace(computed.step, host_s=point.setting.host_s + computed.step.host_s, queue_s=queue_s)
+    if graph or point.setting.host_s:
+        host_s, queue_s = point.setting.host_s + computed.step.host_s, 0.0 if graph else computed.step.queue_s
+        computed = replace(computed, step=replace(computed.step, host_s=host_s, queue_s=queue_s))
     # Messages as traced are those of the trace's own machine, and so is all else.
     own_host = workload.trace is None or is_own_host(workload.trace, system) or point.setting.communication == "trace"
     if own_host or workload.trace is None:
-        return replace(computed, step=step)
+        return computed
     # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
-    return elsewhere(replace(computed, step=step), workload.trace)
+    return elsewhere(computed, workload.trace)
 
 
 def _whole(computed: Compute, point: Point) -> Compute:
@@ -165,10 +165,10 @@ def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> Laun
     return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, (modelled.best, modelled.error))
 
 
-def _fixed_s(step: StepTimes, graph: bool = False) -> float:
+def _fixed_s(step: Step, graph: bool = False) -> float:
     """What a step takes a GPU whatever its batch."""
     pass_s = host_step.GRAPH_PASS_s if graph else host_step.GPU_PASS_s
-    return 2 * len(step.layers) * pass_s + step.update_s
+    return 2 * len(step.names) * pass_s + step.update_s
 
 
 def _launches(point: Point, layers: int) -> list[HostStep]:
@@ -233,15 +233,16 @@ def _of_rates(
 
 def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
     """The step at the pace at which its host launches its layers, and with its length."""
+    host_s = known.host.time_s
     if known.host.waits:
-        step = modelled.step.slowed((known.time_s - known.host.time_s) / modelled.step.compute_s)
+        step = modelled.step.slowed((known.time_s - host_s) / modelled.step.compute_s, host_s=host_s)
     else:
         device = modelled.step.slowed(min(known.device_s, known.time_s) / modelled.step.compute_s)
-        step = _launched_evenly(device, known.host)
-        step = replace(step.slowed(known.time_s / step.compute_s), pace=known.time_s / device.compute_s)
+        step, pace = _launched_evenly(device, known.host), known.time_s / device.compute_s
+        step = step.slowed(known.time_s / step.compute_s, pace=pace, queue_s=host_s)
     return replace(
         modelled,
-        step=_launched_by(step, known.host),
+        step=step,
         note=modelled.note + _launching(known),
         error=known.slower,
         faster=min(known.faster, 1 - LEAST_COMPUTE),
@@ -250,25 +251,24 @@ def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
     )
 
 
-def _launched_evenly(device: StepTimes, host: HostStep) -> StepTimes:
+def _launched_evenly(device: Step, host: HostStep) -> Step:
     """A step whose passes end no sooner than the host, which takes as long for each, has launched them.
 
     The update is launched while gradients are on their way. So fewer images make no gradient ready later, whatever
     share of the step its layer has, and no update longer.
     """
-    layers = device.layers
-    passes_s = [*layers.forward_s, *reversed(layers.backward_s)]
+    count = len(device.names)
+    passes_s = [*device.forwards_s, *reversed(device.backwards_s)]
     launched_s = host.time_s / len(passes_s)
     ends_s = [
-        host_step.longer_s(launched_s * count, done_s) for count, done_s in enumerate(accumulate(passes_s, initial=0.0))
+        host_step.longer_s(launched_s * done, done_s) for done, done_s in enumerate(accumulate(passes_s, initial=0.0))
     ]
     share = (host_step.longer_s(host.time_s, device.compute_s) - device.update_s) / ends_s[-1]
     times_s = [share * (after_s - before_s) for before_s, after_s in pairwise(ends_s)]
-    backward_s = times_s[: len(layers) - 1 : -1]
-    return replace(device, layers=StepLayers(layers.names, times_s[: len(layers)], backward_s, layers.gradient_bytes))
+    return replace(device, forwards_s=times_s[:count], backwards_s=times_s[: count - 1 : -1])
 
 
-def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
+def _launched_by(step: Step, launch: HostStep) -> Step:
     """The step with its host's part, which runs beside the device's unless the host waits for it."""
     if launch.waits:
         return replace(step, host_s=launch.time_s)
@@ -294,7 +294,7 @@ def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec
         for layer, forward_s, backward_s in zip(layers, *flop.tolist(), strict=True)
     ]
     return Compute(
-        step=StepTimes(StepLayers.of(times), update_s=0.0),
+        step=Step(**columns(times), update_s=0.0),
         source="stated",
         origin="assumed",
         where="the layer table",
@@ -336,10 +336,8 @@ def by_roofline(
     states: int = 1,
 ) -> Compute:
     """The same by a given roofline; its host's part is left out. `states`: see `roofline.update_s`."""
-    times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
-    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu, states)
     return Compute(
-        step=StepTimes(times, update_s),
+        step=roofline.modelled_step(model, layers, image_size, batch_size, gpu, precision, clock_Hz, states),
         source="roofline",
         origin="published",
         where=f"results/published/{model.file}",
@@ -445,7 +443,7 @@ def _rate_error(rate: DecodingRate, point: Point) -> float:
     return rate.error if known else max(rate.error, OTHER_CORES)
 
 
-def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
+def _sharing_threads(step: Step, point: Point, request: Request) -> Step:
     """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
     trace = point.workload.trace
     if trace is None or not trace.cpus or not isinstance(request.input, Folders):

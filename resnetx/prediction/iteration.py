@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import exp, hypot, log, log1p
-from typing import NamedTuple
 
 from resnetx.choices import Server
 from resnetx.prediction.compute import RATE_ERRORS
@@ -19,7 +18,7 @@ from resnetx.prediction.step import (
     SAME,
     Compute,
     SimulatedJob,
-    StepTimes,
+    Step,
     Stretch,
     closed_form_s,
     hidden_behind_s,
@@ -45,7 +44,7 @@ HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user set
 
 def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
-    step, runs_ahead = job.classes[0].step, job.overlap.input and job.overlap.host_to_device
+    step, runs_ahead = job.classes[0], job.overlap.input and job.overlap.host_to_device
     queued = not step.queue_s or bool(step.host_s * by.host) or runs_ahead
     simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
     if simple and not job.sends_in_each_part:
@@ -64,25 +63,24 @@ def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
 #
 #     seconds(ever_less(iteration.job))
 #
-# They are taken out one after the other, in the order of `Seconds`, so that they sum to the step exactly; what two
+# They are taken out one after the other, in the order of `TAKEN_OUT`, so that they sum to the step exactly; what two
 # parts save only together is in the first of them. What is left when all are out is the computing of one GPU on its
 # share of the batch.
 
 
-class Seconds(NamedTuple):
-    """What each part of a step takes."""
-
-    communication: float  # that computing does not hide, with what computing loses beside messages
-    unexplained: float  # beyond the model, as rates of several GPUs show it: the user's, or those of such nodes
-    waiting: float  # for the slowest rank
-    host: float  # what the host does once a step, and sharing its cores
-    input: float  # that computing does not hide
-    launching: float  # the GPU waits for its host to launch layers
-    computing: float
-
-    @property
-    def total(self) -> float:
-        return sum(self)
+Seconds = dict[PartName, float]  # what each part of a step takes, in the order in which they are taken out
+TAKEN_OUT: tuple[PartName, ...] = (
+    "communication",  # that computing does not hide, with what computing loses beside messages
+    "unexplained",  # beyond the model, as rates of several GPUs show it: the user's, or those of such nodes
+    "waiting",  # for the slowest rank
+    "host",  # what the host does once a step, and sharing its cores
+    "input",  # that computing does not hide
+    "launching",  # the GPU waits for its host to launch layers
+    "smaller batches",  # computing, of which they have more for each image
+)
+LOSSES: tuple[PartName, ...] = (  # the same in the order of a record
+    *("smaller batches", "launching", "communication", "waiting", "input", "host", "unexplained"),
+)
 
 
 def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
@@ -94,18 +92,17 @@ def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
     explained = silent.explained().relieved("beyond")
     alike = explained.relieved("waits")
     alone = alike.relieved("shares")
-    steps = (replace(ranks.step, host_s=0.0, queue_s=0.0) for ranks in alone.classes)
-    classes = (replace(ranks, step=step) for ranks, step in zip(alone.classes, steps, strict=True))
+    classes = (replace(step, host_s=0.0, queue_s=0.0) for step in alone.classes)
     return job, silent, explained, alike, replace(alone, host=None, classes=tuple(classes))
 
 
 def seconds(jobs: Sequence[SimulatedJob], by: Stretch = AS_IT_IS) -> Seconds:
     """The parts of a step, by its jobs with ever less in them."""
-    unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].step.pace
+    unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].pace
     times_s = [iteration_s(job, by) for job in jobs]
     times_s.append(iteration_s(jobs[-1], unread))
     times_s.append(times_s[-1] / pace)  # computing alone is left, which is as long as it is stretched
-    return Seconds._make([*(before - after for before, after in pairwise(times_s)), times_s[-1]])
+    return dict(zip(TAKEN_OUT, [*(before - after for before, after in pairwise(times_s)), times_s[-1]], strict=True))
 
 
 def best_and_worst(
@@ -172,9 +169,9 @@ class Iteration:
         return self.point.batch_size / self.time_s
 
     @cached_property
-    def slowest(self) -> StepTimes:
+    def slowest(self) -> Step:
         """The step of the ranks that compute longest."""
-        return max((ranks.step for ranks in self.job.classes), key=lambda step: step.compute_s)
+        return max(self.job.classes, key=lambda step: step.compute_s)
 
     @property
     def input_s(self) -> float:
@@ -400,7 +397,7 @@ class Iteration:
         from resnetx.prediction.task_graph import ALL_RANKS, timeline
 
         classes = self.job.classes
-        slowest = max(range(len(classes)), key=lambda index: classes[index].step.compute_s)
+        slowest = max(range(len(classes)), key=lambda index: classes[index].compute_s)
         return [
             PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
             for bar in timeline(self.job)
@@ -409,22 +406,10 @@ class Iteration:
 
 
 def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]:
-    if not own.total:  # a step that is nothing at its best
+    if not (whole_s := sum(own.values())):  # a step that is nothing at its best
         return dict.fromkeys(LOSSES, 0.0)
-    more = (own_s - base_s * linear for own_s, base_s in zip(own, base, strict=True))
-    lost = _lost(Seconds._make(more), SAME * own.total)
-    return {name: getattr(lost, field) / own.total for name, field in LOSSES.items()}
-
-
-LOSSES: dict[PartName, str] = {
-    "smaller batches": "computing",
-    "launching": "launching",
-    "communication": "communication",
-    "waiting": "waiting",
-    "input": "input",
-    "host": "host",
-    "unexplained": "unexplained",
-}
+    lost = _lost({name: own[name] - base[name] * linear for name in TAKEN_OUT}, SAME * whole_s)
+    return {name: lost[name] / whole_s for name in LOSSES}
 
 
 def _lost(more: Seconds, nothing_s: float) -> Seconds:
@@ -434,19 +419,22 @@ def _lost(more: Seconds, nothing_s: float) -> Seconds:
     computes. So no part takes more than is left once those before it are out. A rank that computes less than its share
     gains by that, as where an update is shared out (ZeRO-1, FSDP). A step that is shorter than linear: mirrored.
     """
-    sign = 1.0 if more.total >= -nothing_s else -1.0
-    least_s = min(sign * more.computing, sign * (more.launching + more.computing))
-    left_s, least_s = [max(0.0, sign * more.total)], least_s if least_s < -nothing_s else 0.0
-    for place in range(1, len(more)):
-        left_s.append(max(least_s, min(sign * sum(more[place:]), left_s[-1])))
-    return Seconds._make(sign * part_s for part_s in (*(one - other for one, other in pairwise(left_s)), left_s[-1]))
+    parts_s = list(more.values())
+    whole_s, computing_s = sum(parts_s), more["smaller batches"]
+    sign = 1.0 if whole_s >= -nothing_s else -1.0
+    least_s = min(sign * computing_s, sign * (more["launching"] + computing_s))
+    left_s, least_s = [max(0.0, sign * whole_s)], least_s if least_s < -nothing_s else 0.0
+    for place in range(1, len(parts_s)):
+        left_s.append(max(least_s, min(sign * sum(parts_s[place:]), left_s[-1])))
+    lost_s = (*(one - other for one, other in pairwise(left_s)), left_s[-1])
+    return {name: sign * part_s for name, part_s in zip(more, lost_s, strict=True)}
 
 
 def _scaled(seconds: Seconds, deviation: float) -> Seconds:
     """With what scaling costs beyond messages at an end: ranks wait so much more, or less; then messages take less."""
-    waiting_s = seconds.waiting + seconds.total * (exp(deviation) - 1)
-    communication_s = seconds.communication + min(0.0, waiting_s)
-    return seconds._replace(waiting=max(0.0, waiting_s), communication=communication_s)
+    waiting_s = seconds["waiting"] + sum(seconds.values()) * (exp(deviation) - 1)
+    communication_s = seconds["communication"] + min(0.0, waiting_s)
+    return {**seconds, "waiting": max(0.0, waiting_s), "communication": communication_s}
 
 
 def _interval(share: float, by_thing: Sequence[Sequence[float]]) -> list[float]:

@@ -112,7 +112,7 @@ def of_point(point: Point, computed: Compute) -> Exchange:
                 "paths through the host are used; leave it out"
             )
         sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return staged(paths, sent_bytes, point.gpus, deployment.library, computed.step.layers.names[0])
+        return staged(paths, sent_bytes, point.gpus, deployment.library, computed.step.names[0])
     arguments = (workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps)
     made = deployment.exchanges.get((point.devices, *arguments))
     if made is None:
@@ -131,23 +131,23 @@ def exchange(
     """What `gradients` (in the order in which they become ready) cost by a plan; `bytes_each`: of one element."""
     sent = counts.grouped(gradients, strategy)
     sizes = tuple(message.size_bytes * bytes_each // BYTES_PER_PARAMETER for message in sent)
-    costs = [made.cost(size_bytes) for size_bytes in sizes]
+    times_s = list(map(made.time_s, sizes))
     unpacked = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     messages = HashedTuple(
-        TimedMessage(message.layers, cost.time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
-        for message, cost in zip(sent, costs, strict=True)
+        TimedMessage(message.layers, time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
+        for message, time_s in zip(sent, times_s, strict=True)
     )
     if not messages:
         return NOTHING_SENT
-    large = made.cost(LARGE_BYTES)
+    longest, large_Bps = times_s.index(max(times_s)), LARGE_BYTES / made.time_s(LARGE_BYTES)
     return Exchange(
         messages,
         sizes,
         made.library,
         error_of(made, sizes),
         "" if made.calibration is None else made.calibration.source,
-        max(costs, key=lambda cost: cost.time_s).limiting_link,
-        sum(sizes) / large.algbw_Bps / sum(cost.time_s for cost in costs),
+        made.fastest(sizes[longest]).limit,
+        sum(sizes) / large_Bps / sum(times_s),
         CONTENTION.get(made.library, 0.0),
     )
 
@@ -169,7 +169,7 @@ def staged(paths: StagedPaths, gradient_bytes: int, gpus: int, library: str, fir
 
 def error_of(made: CollectivePlan, sizes_bytes: Sequence[int]) -> float:
     """What nine of ten times of these messages were off by at most: each by its size, for the time that it takes."""
-    times_s = [made.cost(size_bytes).time_s for size_bytes in sizes_bytes]
+    times_s = list(map(made.time_s, sizes_bytes))
     measured = [collective_errors.error_of(made, size_bytes).q90 for size_bytes in sizes_bytes]
     error = sum(time_s * error for time_s, error in zip(times_s, measured, strict=True)) / sum(times_s)
     return max(error, BETWEEN_NODES) if made.system.nodes > 1 and made.calibration is None else error
@@ -286,7 +286,7 @@ def server_exchange(point: Point, computed: Compute, bytes_each: int) -> Exchang
     whole = [gradient.size_bytes for gradient in point.workload.gradients]
     back = tuple(_back(point, copies))
     last = TimedMessage(  # behind the whole backward pass
-        (computed.step.layers.names[0],), sum(message.time_s for message in back), name="parameters"
+        (computed.step.names[0],), sum(message.time_s for message in back), name="parameters"
     )
     overlaps = point.setting.overlap.parameters
     moving_s = sum(sizes) / copies.inward.bandwidth_Bps + sum(whole) / copies.outward.bandwidth_Bps
@@ -397,8 +397,8 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
         begin_s = [computed.step.update_s * part / sum(parts) for part in parts]  # each has updated its own by then
         back_s = broadcasts_s(network, parts, begin_s)
     else:
-        back_s = sum(broadcast.cost(size).time_s for size in parts if size)
-    back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
+        back_s = sum(broadcast.time_s(size) for size in parts if size)
+    back = TimedMessage((computed.step.names[0],), back_s, name="parameters")
     error = max(reduced.error, error_of(broadcast, [size for size in parts if size]))
     return replace(reduced, fetched=(back,), sizes_bytes=(*reduced.sizes_bytes, *parts), error=error)
 
@@ -406,12 +406,12 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
     *blocks, message = counts.grouped(point.workload.gradients, strategy)  # from the last block to the first
-    order = computed.step.layers.names
+    order = computed.step.names
     places = {name: index for index, name in enumerate(order)}
     forward = [
-        _gathered(gather.cost(_block_bytes(message, gathered_bytes)).time_s, order[0]),
+        _gathered(gather.time_s(_block_bytes(message, gathered_bytes)), order[0]),
         *(
-            _gathered(gather.cost(_block_bytes(block, gathered_bytes)).time_s, _first_layer(block, places))
+            _gathered(gather.time_s(_block_bytes(block, gathered_bytes)), _first_layer(block, places))
             for block in reversed(blocks)
         ),
     ]
@@ -419,27 +419,29 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
     done: tuple[str, ...] = ()
     for index, block in enumerate(blocks):
         if strategy.reshard and index + 1 < len(blocks):
-            again_s = gather.cost(_block_bytes(blocks[index + 1], gathered_bytes)).time_s
+            again_s = gather.time_s(_block_bytes(blocks[index + 1], gathered_bytes))
             before = order[places[_first_layer(block, places)] - 1]  # the last layer of the block behind this one
             backward.append(TimedMessage(done, again_s, name="gather", gates=before, each_part=True))
         done = (_first_layer(block, places),)
-        backward.append(TimedMessage(done, reduce.cost(_block_bytes(block, bytes_each)).time_s, name="reduce-scatter"))
-    backward.append(
-        TimedMessage((order[0],), reduce.cost(_block_bytes(message, bytes_each)).time_s, name="reduce-scatter")
-    )
+        backward.append(TimedMessage(done, reduce.time_s(_block_bytes(block, bytes_each)), name="reduce-scatter"))
+    backward.append(TimedMessage((order[0],), reduce.time_s(_block_bytes(message, bytes_each)), name="reduce-scatter"))
     again = blocks[1:] if strategy.reshard else []  # all but the last, which is kept
     gathered = [_block_bytes(each, gathered_bytes) for each in (message, *blocks, *again)] * point.parts
     reduced = [_block_bytes(each, bytes_each) for each in (*blocks, message)]
-    costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
-    moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps
+    sent = [*((gather, size) for size in gathered), *((reduce, size) for size in reduced)]
+    times_s = [made.time_s(size) for made, size in sent]
+    slowest, size = sent[times_s.index(max(times_s))]
+    moved_s = sum(
+        sum(sizes) / (LARGE_BYTES / made.time_s(LARGE_BYTES)) for made, sizes in ((gather, gathered), (reduce, reduced))
+    )
     return Exchange(
         messages=HashedTuple(backward),
         sizes_bytes=(*gathered, *reduced),
         library=reduce.library,
         error=max(error_of(gather, gathered), error_of(reduce, reduced)),
         calibrated="" if reduce.calibration is None else reduce.calibration.source,
-        limiting_link=max(costs, key=lambda cost: cost.time_s).limiting_link,
-        link_share=moved_s / sum(cost.time_s for cost in costs),
+        limiting_link=slowest.fastest(size).limit,
+        link_share=moved_s / sum(times_s),
         contention=CONTENTION.get(reduce.library, 0.0),
         fetched=HashedTuple(forward),
         parts=point.parts,

@@ -27,7 +27,7 @@ from resnetx import host
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.config import check
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.system import link_kinds
+from resnetx.interconnect.systems.changed_systems import link_kinds
 from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import lack_of, memory_of
@@ -36,7 +36,7 @@ from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, 
 from resnetx.prediction.scaling import Undecided, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep
-from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
+from resnetx.prediction.step import Compute, SimulatedJob, Step, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput, Sensitivity
 from resnetx.request import Request
@@ -75,7 +75,7 @@ def simulated(point: Point) -> Iteration:
         exchange = replace(exchange, error=_lab_error(point, exchange))
     more_s, unexplained_s = _beyond(point)[0], point.setting.beyond_s
     if more_s + unexplained_s > 0 and point.gpus > 1:
-        exchange = exchange.with_more(steps[0].step.layers.names[0], more_s, unexplained_s)
+        exchange = exchange.with_more(steps[0].step.names[0], more_s, unexplained_s)
     return Iteration(point, _job(point, steps, exchange), exchange, steps)
 
 
@@ -98,8 +98,9 @@ def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> Simulate
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         if isinstance(point.workload.strategy, Zero1 | Fsdp) and point.gpus > 1:
             step = replace(step, update_s=step.update_s * _updated_share(point))
-        step = replace(step, host_s=step.host_s + parallel_s(point))
-        classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
+        host_s = step.host_s + parallel_s(point)
+        step = replace(step, host_s=host_s, ranks=ranks, waits=waits, shares=shares, beyond=beyond)
+        classes.append(step.slowed(beyond, with_host=True))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" and not isinstance(point.workload.strategy, Fsdp) else 1
@@ -148,7 +149,7 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
 
     def modelled(gpus: int, images: int) -> ModelledStep:
         job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
-        first = job.classes[0].step.layers.names[0]
+        first = job.classes[0].names[0]
 
         def step_s(beyond: Beyond) -> float:
             message_s, factor = beyond
@@ -165,10 +166,10 @@ def _longer(factor: float) -> Stretch:
     return Stretch(compute=factor, host=factor, queueing=factor)
 
 
-def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:
+def _with_straggler(classes: list[Step], slowness: float) -> list[Step]:
     """The classes, with one rank of the first that computes `slowness` times as long."""
     first, *others = classes
-    slow = replace(first, ranks=1, step=first.step.slowed(slowness), waits=first.waits * slowness)
+    slow = replace(first.slowed(slowness), ranks=1, waits=first.waits * slowness)
     rest = [replace(first, ranks=first.ranks - 1)] if first.ranks > 1 else []
     return [slow, *rest, *others]
 

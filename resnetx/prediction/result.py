@@ -34,7 +34,6 @@ from resnetx.prediction.scaling import (
 )
 from resnetx.prediction.scenario import SHOWN_BY_RATES, Point
 from resnetx.record import SCHEMA, Unknown, known, seal
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import (
     COMPUTE,
     UNCHECKED,
@@ -51,6 +50,7 @@ from resnetx.record.prediction import (
 )
 from resnetx.request import Request
 from resnetx.settings.files import PUBLISHED
+from resnetx.units import how_many
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,7 @@ def predicted(
         interval_by_compute_s=iteration.interval_by_compute_s,
         interval_by_scaling_s=iteration.interval_by_scaling_s,
         images_per_s=iteration.images_per_s,
+        rate_known=iteration.given_error is not None,
         speedup=speedup,
         speedup_interval=interval,
         efficiency=efficiency,

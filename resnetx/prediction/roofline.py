@@ -1,6 +1,6 @@
 """How long each layer takes on a GPU that was not measured here: the larger of two roofs, and a small fixed time.
 
-    layer_times(fitted(gpu), table, image_size=224, batch_size=32, gpu=gpu, precision="fp32")
+    modelled_step(fitted(gpu), table, image_size=224, batch_size=32, gpu=gpu, precision="fp32")
 
 A pass (forward or backward) over one layer takes
 
@@ -38,7 +38,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import GPU_PASS_s
-from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers
+from resnetx.prediction.step import HashedTuple, Step
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
@@ -224,7 +224,7 @@ def generation(gpu: GpuSpec) -> str:
     return f"{gpu.compute_capability.value:.1f}"
 
 
-def layer_times(
+def modelled_step(
     roofline: Roofline,
     table: Sequence[Layer],
     image_size: int,
@@ -232,24 +232,23 @@ def layer_times(
     gpu: GpuSpec,
     precision: str,
     clock_Hz: float | None = None,
-) -> StepLayers:
-    """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set."""
+    states: int = 1,
+) -> Step:
+    """The step of a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set.
+
+    `states`: see `update_s`.
+    """
     least = least_times(work(table, image_size), batch_size, (gpu, precision, clock_Hz))
     forward_s, backward_s = duration_s(roofline, *least)
     names, gradient_bytes = _gradients(HashedTuple(table))
-    return StepLayers(names, forward_s.tolist(), backward_s.tolist(), gradient_bytes)
+    updating_s = update_s(roofline, sum(gradient_bytes), gpu, states)
+    return Step(names, forward_s.tolist(), backward_s.tolist(), gradient_bytes, updating_s)
 
 
 @lru_cache(maxsize=64)  # the same for every batch and GPU
 def _gradients(table: HashedTuple[Layer]) -> tuple[HashedTuple[str], Sequence[int]]:
     """The names of layers, and the bytes of their gradients."""
     return HashedTuple(layer.name for layer in table), [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in table]
-
-
-def step_s(roofline: Roofline, times: Sequence[LayerTime], gpu: GpuSpec) -> float:
-    """A whole step of one GPU: all layers, forward and backward, and the update."""
-    layers_s = sum(layer.forward_s + layer.backward_s for layer in times)
-    return layers_s + update_s(roofline, sum(layer.gradient_bytes for layer in times), gpu)
 
 
 def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec, states: int = 1) -> float:

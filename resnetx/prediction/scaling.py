@@ -35,7 +35,7 @@ from resnetx.prediction.host_step import (
 )
 from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
-from resnetx.prediction.step import Compute, HostShare, StepTimes
+from resnetx.prediction.step import Compute, HostShare, Step
 from resnetx.request import Request
 from resnetx.settings.files import PUBLISHED, settings
 from resnetx.settings.setting_types import value_word, written
@@ -230,7 +230,7 @@ def _largest_of(count: int) -> float:
 GPU_DECODING_RATE = 1_400.0
 
 
-def busy(point: Point, step: StepTimes) -> float:
+def busy(point: Point, step: Step) -> float:
     """The share of a node's cores that decode for the point's other GPUs; 0 where nothing is decoded, or known.
 
     The rate of one GPU, stated or published, has the load of its own images in it.

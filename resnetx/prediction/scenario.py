@@ -12,22 +12,21 @@ from resnetx.interconnect.collectives.internode import Supply, from_host, from_s
 from resnetx.interconnect.collectives.measured import Calibration, MeasuredCollective
 from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan, with_latency
 from resnetx.interconnect.collectives.published import ladder
+from resnetx.interconnect.systems.changed_systems import with_bandwidth
 from resnetx.interconnect.systems.paths import Transport, are_peers
-from resnetx.interconnect.systems.system import System, with_bandwidth
+from resnetx.interconnect.systems.system import System
 from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
 from resnetx.prediction.step import HashedTuple, Overlap
-from resnetx.record.machine import Unit, unit_by_library
 from resnetx.record.prediction import Origin
 from resnetx.record.traces import Trace
 from resnetx.request import Request
+from resnetx.units import CPU, Unit, unit_by_library
 from resnetx.workloads import counts
 from resnetx.workloads.counts import Gradient, Layer, ready_order
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collectives.traffic import Star
-
-CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 
 
 # ---- boxes whose GPUs are no peers ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import SizeCurve
 from resnetx.prediction.host_step import MOST_FIXED, MOST_OF_STEP, NORM, HostStep, LaunchedStep
-from resnetx.record.machine import Unit
+from resnetx.units import Unit
 
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed

@@ -1,6 +1,6 @@
 """What one rank does in a training step, what the ranks of a job send, and the formula of an iteration."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -46,72 +46,33 @@ class LayerTime(NamedTuple):
     gradient_bytes: int
 
 
-@dataclass(frozen=True)
-class StepLayers(Sequence[LayerTime]):
-    """Layers in the order of the forward pass, by column: a grid of a million points changes a hundred million times.
+def columns(layers: Iterable[LayerTime]) -> dict[str, Any]:
+    """The same of several as fields of a `Step`."""
+    names, forwards_s, backwards_s, gradient_bytes = (list(column) for column in zip(*layers, strict=True))
+    return {
+        "names": HashedTuple(names),
+        "forwards_s": forwards_s,
+        "backwards_s": backwards_s,
+        "gradient_bytes": gradient_bytes,
+    }
 
-    Each change makes new columns of times, and shares the others.
+
+Cause = Literal["waits", "shares", "beyond"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The times of one rank's step; of as many `ranks`, that do the same in the same time.
+
+    Layers are in the order of the forward pass, by column: a grid of a million points changes a hundred million times,
+    and each change makes new columns of times, and shares the others. A step has one pass forward and backward over
+    them for each part in which a rank takes its batch (`accumulate`).
     """
 
     names: HashedTuple[str]
-    forward_s: Sequence[float]
-    backward_s: Sequence[float]
+    forwards_s: Sequence[float]
+    backwards_s: Sequence[float]
     gradient_bytes: Sequence[int]
-
-    @classmethod
-    def of(cls, layers: Sequence[LayerTime]) -> "StepLayers":
-        """The columns of these."""
-        if isinstance(layers, StepLayers):
-            return layers
-        return cls(
-            HashedTuple(layer.name for layer in layers),
-            [layer.forward_s for layer in layers],
-            [layer.backward_s for layer in layers],
-            [layer.gradient_bytes for layer in layers],
-        )
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return tuple(self)[place]
-        return LayerTime(self.names[place], self.forward_s[place], self.backward_s[place], self.gradient_bytes[place])
-
-    def __iter__(self) -> Iterator[LayerTime]:
-        return map(LayerTime, self.names, self.forward_s, self.backward_s, self.gradient_bytes)
-
-    @cached_property
-    def forward_sum_s(self) -> float:
-        return sum(self.forward_s)
-
-    @cached_property
-    def backward_ends_s(self) -> list[float]:
-        """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
-        return list(accumulate(reversed(self.backward_s), initial=0.0))
-
-    def slowed(self, factor: float) -> "StepLayers":
-        """On a device that takes `factor` times as long."""
-        forward_s, backward_s = ([each_s * factor for each_s in way] for way in (self.forward_s, self.backward_s))
-        return StepLayers(self.names, forward_s, backward_s, self.gradient_bytes)
-
-    def copying_gradients(self, s_per_byte: float) -> "StepLayers":
-        """With each layer's gradients copied into the buffer that is sent, behind its backward pass."""
-        both = zip(self.backward_s, self.gradient_bytes, strict=True)
-        return StepLayers(
-            self.names, self.forward_s, [each_s + size * s_per_byte for each_s, size in both], self.gradient_bytes
-        )
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """The times of one rank's step.
-
-    A step has one pass forward and backward over its layers for each part in which a rank takes its batch
-    (`accumulate`).
-    """
-
-    layers: StepLayers
     update_s: float
     input_s: float = 0.0  # reading and decoding its share of the batch
     host_to_device_s: float = 0.0
@@ -119,14 +80,29 @@ class StepTimes:
     queue_s: float = 0.0  # of the host, to queue a step's work while the device runs what it has
     parts: int = 1  # passes forward and backward; only gradients of the last one are sent
     pace: float = 1.0  # how many times as long its layers take as the device needs, as the host launches no faster
+    ranks: int = 1
+    # How many times as long computing takes, which is in its times already:
+    waits: float = 1.0  # for the slowest rank
+    shares: float = 1.0  # as it shares the host's cores
+    beyond: float = 1.0  # beyond what is modelled, with what its host does
+
+    @property
+    def layers(self) -> list[LayerTime]:
+        """Its layers, one by one."""
+        return list(map(LayerTime, self.names, self.forwards_s, self.backwards_s, self.gradient_bytes))
 
     @cached_property
     def forward_s(self) -> float:
-        return self.layers.forward_sum_s
+        return sum(self.forwards_s)
 
     @cached_property
+    def backward_ends_s(self) -> list[float]:
+        """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
+        return list(accumulate(reversed(self.backwards_s), initial=0.0))
+
+    @property
     def backward_s(self) -> float:
-        return self.layers.backward_ends_s[-1]
+        return self.backward_ends_s[-1]
 
     @cached_property
     def compute_s(self) -> float:
@@ -138,36 +114,44 @@ class StepTimes:
         """The passes before the last one."""
         return (self.parts - 1) * (self.forward_s + self.backward_s)
 
-    @cached_property
+    @property
     def device_s(self) -> float:
-        """The same as long as the device needs."""
+        """What it computes, as long as the device needs."""
         return self.compute_s / self.pace
 
-    def slowed(self, factor: float, with_host: bool = False) -> "StepTimes":
-        """The same work on a device (with its host) that takes `factor` times as long for all its computing."""
-        if factor == 1:
-            return self
-        host = factor if with_host else 1.0
-        return replace(
-            self,
-            layers=self.layers.slowed(factor),
-            update_s=self.update_s * factor,
-            host_s=self.host_s * host,
-            queue_s=self.queue_s * host,
-        )
+    def slowed(self, factor: float, with_host: bool = False, **changed: Any) -> "Step":
+        """The same work on a device (with its host) that takes `factor` times as long for all its computing.
 
-    def copying_gradients(self, s_per_byte: float) -> "StepTimes":
+        `changed`: other fields that change, too.
+        """
+        if factor == 1:
+            return replace(self, **changed) if changed else self
+        slowed: dict[str, Any] = {
+            "forwards_s": [each_s * factor for each_s in self.forwards_s],
+            "backwards_s": [each_s * factor for each_s in self.backwards_s],
+            "update_s": self.update_s * factor,
+        }
+        if with_host:
+            slowed |= {"host_s": self.host_s * factor, "queue_s": self.queue_s * factor}
+        return replace(self, **slowed, **changed)
+
+    def copying_gradients(self, s_per_byte: float) -> "Step":
         """The same with each layer's gradients copied into the buffer that is sent, behind its backward pass."""
         if not s_per_byte:
             return self
-        return replace(self, layers=self.layers.copying_gradients(s_per_byte))
+        both = zip(self.backwards_s, self.gradient_bytes, strict=True)
+        return replace(self, backwards_s=[each_s + size * s_per_byte for each_s, size in both])
+
+    def relieved(self, of: Cause) -> "Step":
+        """Not longer for this cause."""
+        return self.slowed(1 / getattr(self, of), with_host=of == "beyond", **{of: 1.0})
 
 
 @dataclass(frozen=True)
 class Compute:
     """One rank's step on one GPU."""
 
-    step: StepTimes
+    step: Step
     source: ComputeSource
     origin: Origin
     where: str  # the trace, or what the roofline was fitted to
@@ -247,27 +231,6 @@ class Overlap:
     parameters: bool = False  # of a parameter server: each layer waits for its own, not the step for all of them
 
 
-Cause = Literal["waits", "shares", "beyond"]
-
-
-@dataclass(frozen=True)
-class RankClass:
-    """Ranks that do the same in the same time."""
-
-    ranks: int
-    step: StepTimes
-    # How many times as long its computing takes, which `step` has already:
-    waits: float = 1.0  # for the slowest rank
-    shares: float = 1.0  # as it shares the host's cores
-    beyond: float = 1.0  # beyond what is modelled, with what its host does
-
-    def relieved(self, of: Cause) -> "RankClass":
-        """Without one of these."""
-        step = self.step.slowed(1 / getattr(self, of), with_host=of == "beyond")
-        factors = {cause: 1.0 if cause == of else getattr(self, cause) for cause in ("waits", "shares", "beyond")}
-        return RankClass(self.ranks, step, **factors)
-
-
 @dataclass(frozen=True)
 class HostShare:
     """Where ranks compute on the cores of one host, what they want of them, in cores; see `task_graph`.
@@ -284,7 +247,7 @@ class HostShare:
 class SimulatedJob:
     """All that a simulated iteration depends on."""
 
-    classes: tuple[RankClass, ...]
+    classes: tuple[Step, ...]  # of each kind of ranks
     messages: tuple[TimedMessage, ...]  # in the order in which they are sent
     overlap: Overlap = Overlap()
     at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
@@ -297,7 +260,7 @@ class SimulatedJob:
     @cached_property
     def parts(self) -> int:
         """Passes forward and backward of a step."""
-        return self.classes[0].step.parts
+        return self.classes[0].parts
 
     @cached_property
     def by_part(self) -> "list[SimulatedJob]":
@@ -325,9 +288,9 @@ class SimulatedJob:
 
     def relieved(self, of: Cause) -> "SimulatedJob":
         """With no rank's computing longer for this cause."""
-        if all(getattr(ranks, of) == 1 for ranks in self.classes):
+        if all(getattr(step, of) == 1 for step in self.classes):
             return self
-        return replace(self, classes=tuple(ranks.relieved(of) for ranks in self.classes))
+        return replace(self, classes=tuple(step.relieved(of) for step in self.classes))
 
     def with_message(self, message: TimedMessage) -> "SimulatedJob":
         """With one more, behind the others."""
@@ -335,16 +298,13 @@ class SimulatedJob:
 
     def computing_longer(self, more_s: float) -> "SimulatedJob":
         """With so much more computing at the end of each rank's step."""
-        classes = (
-            replace(ranks, step=replace(ranks.step, update_s=ranks.step.update_s + more_s)) for ranks in self.classes
-        )
-        return replace(self, classes=tuple(classes))
+        return replace(self, classes=tuple(replace(step, update_s=step.update_s + more_s) for step in self.classes))
 
     @cached_property
     def gates(self) -> dict[int, list[int]]:
         """After how many layers of the backward pass it waits for which messages, by their places."""
         found: dict[int, list[int]] = {}
-        names = self.classes[0].step.layers.names
+        names = self.classes[0].names
         for index, message in enumerate(self.messages):
             if message.gates:
                 found.setdefault(len(names) - 1 - names.index(message.gates), []).append(index)
@@ -353,7 +313,7 @@ class SimulatedJob:
     @cached_property
     def cuts(self) -> tuple[int, ...]:
         """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
-        return _cuts(self.classes[0].step.layers.names, HashedTuple(self.messages))
+        return _cuts(self.classes[0].names, HashedTuple(self.messages))
 
 
 @lru_cache(maxsize=256)  # the same for all batches, inputs and systems
@@ -377,7 +337,7 @@ def _cuts(names: HashedTuple[str], messages: HashedTuple[TimedMessage]) -> tuple
 
 def closed_form_s(job: SimulatedJob, by: Stretch) -> float:
     """Seconds from one update to the next, of ranks that all take the same times."""
-    step, messages, slowness, stretch = job.classes[0].step, job.messages, by.compute, by.messages
+    step, messages, slowness, stretch = job.classes[0], job.messages, by.compute, by.messages
     reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
     host_s, queueing_s = step.host_s * by.host, step.queue_s * by.queueing
     reads_ahead, copies_ahead = job.overlap.input, job.overlap.host_to_device
@@ -388,7 +348,7 @@ def closed_form_s(job: SimulatedJob, by: Stretch) -> float:
     forward_s = _fetching_s(job, by, begin_s) if job.fetched else step.forward_s * slowness
     forward_s += step.earlier_s * slowness
     # The backward pass: each message starts when its layers are done, and the message before it has arrived.
-    ends_s = step.layers.backward_ends_s
+    ends_s = step.backward_ends_s
     sent_s, free_s = 0.0, forward_s + ends_s[-1] * slowness
     for message, cut in zip(messages, job.cuts, strict=True):  # for every message of a hundred thousand points
         ready_s = forward_s + ends_s[cut] * slowness
@@ -418,9 +378,9 @@ def _fetching_s(job: SimulatedJob, by: Stretch, begin_s: float) -> float:
     """The forward pass, in which layers wait for parameters that come one after the other from the update on."""
     times_s = {message.layers[0]: message.time_s * by.messages for message in job.fetched}
     done_s, arrived_s = 0.0, -begin_s
-    for layer in job.classes[0].step.layers:
-        if layer.name in times_s:
-            arrived_s += times_s[layer.name]
+    for name, forward_s in zip(job.classes[0].names, job.classes[0].forwards_s, strict=True):
+        if name in times_s:
+            arrived_s += times_s[name]
             done_s = max(done_s, arrived_s)
-        done_s += layer.forward_s * by.compute
+        done_s += forward_s * by.compute
     return done_s

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from resnetx.prediction.step import AS_IT_IS, SAME, LayerTime, SimulatedJob, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import AS_IT_IS, SAME, LayerTime, SimulatedJob, Step, Stretch, TimedMessage
 
 # Tasks, resources and dependencies in; start and end times out. Knows nothing of what the tasks are.
 #
@@ -241,13 +241,13 @@ _LANES = ("input", "copies", "compute", "host")
 def _resources(job: SimulatedJob) -> tuple[list[Resource], dict[str, float]]:
     """The network, then four lanes for each class of ranks; and a host's cores, which computing and sending share."""
     host, pool = job.host, None if job.host is None else HOST_CORES
-    sending = 0.0 if host is None else host.sending * sum(ranks.ranks for ranks in job.classes)
+    sending = 0.0 if host is None else host.sending * sum(step.ranks for step in job.classes)
     if job.shared_links:
         pool, sending = LINKS, 1.0
     resources = [Resource("collectives", job.at_once, pool, sending)]
     pool = None if job.host is None else HOST_CORES
-    for ranks in job.classes:
-        computing = Resource("compute", 1, pool, 0.0 if host is None else ranks.ranks * host.computing)
+    for step in job.classes:
+        computing = Resource("compute", 1, pool, 0.0 if host is None else step.ranks * host.computing)
         resources += [Resource("input"), Resource("copies"), computing, Resource("host")]
     return resources, ({} if host is None else {HOST_CORES: host.cores}) | ({LINKS: 1.0} if job.shared_links else {})
 
@@ -265,7 +265,7 @@ def task_graph(job: SimulatedJob, by: Stretch, iterations: int, detailed: bool) 
 
 def _passes_of(part: SimulatedJob, by: Stretch, detailed: bool) -> "list[_Passes]":
     fetching = {message.layers[0] for message in part.fetched}
-    return [_Passes.of(ranks.step, by, part.cuts, fetching, detailed) for ranks in part.classes]
+    return [_Passes.of(step, by, part.cuts, fetching, detailed) for step in part.classes]
 
 
 def _add_iteration(
@@ -346,14 +346,14 @@ def _arrivals(
     """The next batch of each class, read and copied to the device; `arrivals`: those of the iterations before."""
     updates, overlap = graph.updates, job.overlap
     batches = []
-    for number, ranks in enumerate(job.classes):
+    for number, step in enumerate(job.classes):
         last_update = [updates[-1][number]] if updates else []
         ahead = 2 if overlap.host_to_device else 1
         copied = [arrivals[-ahead][number].copied] if len(arrivals) >= ahead else []
-        reading_s = ranks.step.input_s * by.reading
+        reading_s = step.input_s * by.reading
         read = graph.add("input", number, "read", reading_s, copied if overlap.input else last_update)
         room = [updates[-2][number]] if len(updates) > 1 else []  # one batch on the device is in use, one waits
-        copy_s = ranks.step.host_to_device_s * by.copying
+        copy_s = step.host_to_device_s * by.copying
         copy_after = [read, *(room if overlap.host_to_device else last_update)]
         batches.append(_Arrival(read, graph.add("copies", number, "copy to device", copy_s, copy_after)))
     return batches
@@ -371,7 +371,7 @@ class _Passes:
     slowness: float
 
     @classmethod
-    def of(cls, step: StepTimes, by: Stretch, cuts: Sequence[int], fetching: set[str], detailed: bool) -> "_Passes":
+    def of(cls, step: Step, by: Stretch, cuts: Sequence[int], fetching: set[str], detailed: bool) -> "_Passes":
         slowness = by.compute
         return cls(
             step.host_s * by.host,
@@ -498,7 +498,7 @@ class Bar:
 
 def simulated_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """The same by simulating some iterations."""
-    queues = any(ranks.step.queue_s for ranks in job.classes)
+    queues = any(step.queue_s for step in job.classes)
     iterations, before_s, steady_s = ITERATIONS, 0.0, _simulated_s(job, by, ITERATIONS)
     while queues and iterations < MOST_ITERATIONS and abs(steady_s - before_s) > SAME * steady_s:
         iterations *= 2
@@ -513,7 +513,7 @@ def _simulated_s(job: SimulatedJob, by: Stretch, iterations: int) -> float:
 
 def timeline(job: SimulatedJob) -> list[Bar]:
     """Every task of one steady iteration, and the input of later ones that is read meanwhile."""
-    queues = any(ranks.step.queue_s for ranks in job.classes)
+    queues = any(step.queue_s for step in job.classes)
     graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS + 1, detailed=True)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
     shown = len(graph.updates) - 4  # behind it, the input of three more is read

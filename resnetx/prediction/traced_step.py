@@ -22,13 +22,13 @@ from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.loading import is_folder, own_yaml
 from resnetx.prediction import roofline
-from resnetx.prediction.scenario import CPU
-from resnetx.prediction.step import COPY_SHARE, Compute, HashedTuple, LayerTime, StepLayers, StepTimes
+from resnetx.prediction.step import COPY_SHARE, Compute, LayerTime, Step, columns
 from resnetx.record.prediction import measured_on
 from resnetx.record.run import ReplayedLayer, ReplayedStep
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.settings.files import PUBLISHED
+from resnetx.units import CPU
 from resnetx.workloads import counts
 from resnetx.workloads.counts import Layer, ready_order
 
@@ -140,13 +140,13 @@ def _around(trace: Trace, batch_size: int) -> tuple[list[TracedBatch], float]:
     return [traced[below], traced[above]], (batch_size - below) / (above - below)
 
 
-def _step(trace: Trace, batch_size: int) -> tuple[StepTimes, str]:
+def _step(trace: Trace, batch_size: int) -> tuple[Step, str]:
     """The step of so many images, and its caveats, each behind a semicolon; refused outside of the traced batches."""
     batches, share = _around(trace, batch_size)
     steps, note = [step_of(batch) for batch in batches], _caveats(batches)
     if len(batches) == 1:
         return steps[0], note
-    if steps[0].layers.names != steps[1].layers.names:
+    if steps[0].names != steps[1].names:
         raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
     sizes = " and ".join(str(batch.batch_size) for batch in batches)
     return _between(steps[0], steps[1], share), f"; on the line between its batches {sizes}{note}"
@@ -166,20 +166,25 @@ def _caveats(batches: Sequence[TracedBatch]) -> str:
     return note
 
 
-def step_of(traced: TracedBatch) -> StepTimes:
+def step_of(traced: TracedBatch) -> Step:
     """Medians over the iterations, stretched so that together they are the clean step."""
     parts = _parts(traced)
     return parts.slowed(_stretch(parts, traced.times))
 
 
-def _parts(traced: TracedBatch) -> StepTimes:
+def _parts(traced: TracedBatch) -> Step:
     times = traced.times
-    layers = StepLayers.of(list(map(_layer, times.layers)))
     input_s, copy_s, queue_s = map(_median, (times.input_s, times.host_to_device_s, times.host_s or []))
-    return StepTimes(layers, _median(times.update_s), input_s, copy_s, queue_s=queue_s)
+    return Step(
+        **columns(map(_layer, times.layers)),
+        update_s=_median(times.update_s),
+        input_s=input_s,
+        host_to_device_s=copy_s,
+        queue_s=queue_s,
+    )
 
 
-def _stretch(parts: StepTimes, times: LayerTimes) -> float:
+def _stretch(parts: Step, times: LayerTimes) -> float:
     """The computing of a clean step over that of the instrumented parts.
 
     Instrumenting makes steps longer, and what no part covers is shared by all of them. Waiting for input is no
@@ -235,7 +240,7 @@ def _median(values: Sequence[float]) -> float:
     return median(values) if values else 0.0
 
 
-def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
+def _between(below: Step, above: Step, share: float) -> Step:
     def line(a: float, b: float) -> float:
         return a + share * (b - a)
 
@@ -243,11 +248,11 @@ def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
         LayerTime(a.name, line(a.forward_s, b.forward_s), line(a.backward_s, b.backward_s), a.gradient_bytes)
         for a, b in zip(below.layers, above.layers, strict=True)
     ]
-    return StepTimes(
-        StepLayers.of(layers),
-        line(below.update_s, above.update_s),
-        line(below.input_s, above.input_s),
-        line(below.host_to_device_s, above.host_to_device_s),
+    return Step(
+        **columns(layers),
+        update_s=line(below.update_s, above.update_s),
+        input_s=line(below.input_s, above.input_s),
+        host_to_device_s=line(below.host_to_device_s, above.host_to_device_s),
         queue_s=line(below.queue_s, above.queue_s),
     )
 
@@ -318,14 +323,14 @@ def _host(trace: Trace) -> str:
 
 
 def _rescaled(
-    step: StepTimes,
+    step: Step,
     layers: Sequence[Layer],
     batch_size: int,
     trace: Trace,
     gpus: tuple[GpuSpec, GpuSpec],
     clock_Hz: float | None,
     model: roofline.Roofline,
-) -> StepTimes:
+) -> Step:
     """Each layer's times by the ratio that the roofline has for it; what has no row in the table, by that of all."""
     assert trace.request is not None, "a trace with a layer table has a request"
     source, target = gpus
@@ -341,9 +346,9 @@ def _rescaled(
         )
     rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
     scaled = [_rescaled_layer(layer, by_name.get(layer.name, rest)) for layer in step.layers]
-    gradients = sum(step.layers.gradient_bytes)
+    gradients = sum(step.gradient_bytes)
     update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
-    return replace(step, layers=StepLayers.of(scaled), update_s=step.update_s * update)
+    return replace(step, **columns(scaled), update_s=step.update_s * update)
 
 
 def _rescaled_layer(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
@@ -393,13 +398,13 @@ def replayed_step(request: Request, table: Sequence[Layer], images: int) -> Repl
     )
 
 
-def replayed_step_of(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:
+def replayed_step_of(request: Request, table: Sequence[Layer], images: int) -> tuple[Step, str]:
     """The step of so many images on one GPU, at its own speed, and where it is from."""
     step, source = _replayed_plain(request, table, images)
     return recomputing(step, table, request.precision) if request.checkpointing else step, source
 
 
-def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:
+def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tuple[Step, str]:
     assert request.replay is not None, "nothing is replayed"
     path = Path(request.replay)
     if path.exists():
@@ -411,9 +416,8 @@ def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tu
         raise unknown_name("GPU", request.replay, gpus, "replay")
     gpu = gpus[request.replay]
     model = roofline.fitted(gpu, table, request.precision)
-    times = roofline.layer_times(model, HashedTuple(table), request.image_size, images, gpu, request.precision)
-    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu, request.optimizer.states)
-    return StepTimes(times, update_s), f"{request.replay} by its roofline"
+    asked, states = (request.image_size, images, gpu, request.precision), request.optimizer.states
+    return roofline.modelled_step(model, table, *asked, states=states), f"{request.replay} by its roofline"
 
 
 def _refuse_other_optimizer(trace: Trace, request: Request) -> None:
@@ -425,26 +429,19 @@ def _refuse_other_optimizer(trace: Trace, request: Request) -> None:
         )
 
 
-def recomputing(step: StepTimes, table: Sequence[Layer], precision: str) -> StepTimes:
+def recomputing(step: Step, table: Sequence[Layer], precision: str) -> Step:
     """The step where each block of a family is computed again before it is undone, as far as that keeps anything."""
-    layers = step.layers
-    longer, passes = _recomputing(layers, HashedTuple(table), precision)
-    launching = 1 + passes / (2 * len(layers))
-    return replace(step, layers=longer, queue_s=step.queue_s * launching, host_s=step.host_s * launching)
-
-
-def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) -> tuple[StepLayers, int]:
-    """The layers with longer backward passes, and how many forward passes of layers these have."""
-    forward_s = dict(zip(layers.names, layers.forward_s, strict=True))
+    forward_s = dict(zip(step.names, step.forwards_s, strict=True))
     more_s: dict[str, float] = {}
-    passes = 0
+    passes = 0  # forward, of layers that are computed again
     for block in counts.recomputed(table, 0, counts.widths(table, roofline.PRECISION_BYTES[precision])):
         again = [name for index in block.computed if (name := table[index].name) in forward_s]
         last = [name for index in block.places if (name := table[index].name) in forward_s][-1:]
         more_s |= dict.fromkeys(last, sum(forward_s[name] for name in again))
         passes += len(again)
-    backward_s = [time_s + more_s.get(name, 0.0) for name, time_s in zip(layers.names, layers.backward_s, strict=True)]
-    return replace(layers, backward_s=backward_s), passes
+    backwards_s = [time_s + more_s.get(name, 0.0) for name, time_s in zip(step.names, step.backwards_s, strict=True)]
+    launching = 1 + passes / (2 * len(step.names))
+    return replace(step, backwards_s=backwards_s, queue_s=step.queue_s * launching, host_s=step.host_s * launching)
 
 
 def _trace_at(path: Path) -> Trace:
@@ -477,14 +474,14 @@ Range = tuple[float, float]  # least and most
 class Scaled:
     """A step on another GPU; the true one is between `least` and `most` times as long, nine times of ten."""
 
-    step: StepTimes
+    step: Step
     least: float
     most: float
     note: str
 
 
 def scaled(
-    step: StepTimes, batch: TracedBatch, trace: Trace, source: GpuSpec, target: GpuSpec, clock_Hz: float | None
+    step: Step, batch: TracedBatch, trace: Trace, source: GpuSpec, target: GpuSpec, clock_Hz: float | None
 ) -> Scaled:
     """A step that was traced on `source` as it is on `target`; `batch`: says what kinds of kernels its layers have."""
     for gpu in (source, target):
@@ -507,7 +504,7 @@ def scaled(
         forward_s, backward_s = layer.forward_s * _middle(forward), layer.backward_s * _middle(backward)
         layers.append(layer._replace(forward_s=forward_s, backward_s=backward_s))
     launching_s = median(batch.times.launching_s) / 2 if batch.times.launching_s else 0.0
-    scaled_step = replace(step, layers=StepLayers.of(layers), update_s=step.update_s * rest, queue_s=launching_s)
+    scaled_step = replace(step, **columns(layers), update_s=step.update_s * rest, queue_s=launching_s)
     if not scaled_step.compute_s:
         raise ConfigError(f"{trace.source}: the layers of {trace.workload} take no time in it, which scales to nothing")
     off = off_by(source, target)

@@ -12,10 +12,11 @@ from resnetx.copies import Direction
 from resnetx.launching import Launch, TransportName, Way
 from resnetx.operations import OPERATIONS, Place
 from resnetx.patterns import Scaling
-from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
+from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, unit_of
 from resnetx.record.sealing import SCHEMA, Failure, Outcome, RecordPart, Unknown, Warning, timestamp
 from resnetx.request import leave_out_defaults
 from resnetx.table import Record, Tabular, row
+from resnetx.units import Unit
 
 # ---- copies ---------------------------------------------------------------------------------------------------------
 # Pair copies: what was copied from where to where, how long it took, and by which path.

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.bench_record import CopyEnd
-from resnetx.record.machine import Unit
 from resnetx.record.prediction import Interval, PredictedGpu
 from resnetx.record.sealing import RecordPart
 from resnetx.request import Request
 from resnetx.statistics import Summary
 from resnetx.table import Record, Tabular, row
+from resnetx.units import Unit
 
 # ---- comparison -----------------------------------------------------------------------------------------------------
 # The record of a comparison: study B over study A, point by point, with what else differs between the two.
@@ -62,7 +62,7 @@ class ComparedPoint(RecordPart, frozen=True):
     a: StudySide
     b: StudySide
     ratio: Summary | None  # of images/s
-    adjusted_p: float | None  # of a permutation test, for all points of the comparison; null: fewer than 2 runs a side
+    adjusted_p: float | None  # of a t test, for all points of the comparison; null: fewer than 3 runs a side
     verdict: Literal["different", "no difference shown", "too few runs to decide", "not measured"]
     speedup_ratio: Summary | None  # of the speed-ups over one baseline; null where that is the point itself or missing
     baseline: str  # "1 GPU", or "2 GPUs (1 GPU: not in both)", "itself", "none"
@@ -108,7 +108,7 @@ class Comparison(Tabular, RecordPart, frozen=True):
     means: list[Mean]  # by number of GPUs
     controls: Annotated[list[Control], msgspec.Meta(min_length=2, max_length=2)]  # the rate of one GPU, its clock
     tolerance: float  # within which controls agree
-    enough_runs: int | None  # of each point, to show even a lone difference among so many; null: no number would do
+    enough_runs: int | None  # of each point, that a difference can be shown with; null in old records
 
     machines: list[Difference]
     unit: Unit = "GPU"  # what is counted: ranks where CPU cores take the place of GPUs in both; GPU: an older record

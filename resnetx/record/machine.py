@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from resnetx.record.sealing import RecordPart
+from resnetx.units import CPU, Unit
 
 # What sensors and counters of GPUs and hosts read during the windows of a run.
 
@@ -58,10 +59,6 @@ class HostLoad(RecordPart, frozen=True):
     foreign: float  # by processes that are not of this run
 
 
-CPU = "CPU"  # the name of a device that is none: a rank on cores of its host
-Unit = Literal["GPU", "rank"]  # what a record counts: GPUs, or ranks on cores of a host
-
-
 class Device(RecordPart, frozen=True):
     """Where one rank ran. On a CPU machine `index` is the rank's place on its node and the rest is null."""
 
@@ -77,21 +74,6 @@ class Device(RecordPart, frozen=True):
 def unit_of(devices: Iterable[Device]) -> Unit:
     """What ran on these devices."""
     return "rank" if any(device.name == CPU for device in devices) else "GPU"
-
-
-def unit_by_library(library: str) -> Unit:
-    """What computes where a library joins them: ranks on CPU cores by gloo, GPUs by all others."""
-    return "rank" if library == "gloo" else "GPU"
-
-
-def how_many(count: int, unit: Unit, one: str = "1") -> str:
-    """ "1 rank", "2 GPUs"; `one`: how a single one is counted, as "one" in a sentence."""
-    return f"{one if count == 1 else count} {unit}{'s' * (count != 1)}"
-
-
-def on_cores(unit: Unit) -> str:
-    """What is said of ranks that no GPU computes for, behind how many they are."""
-    return " on CPU cores" if unit == "rank" else ""
 
 
 class MemoryHealth(RecordPart, frozen=True, kw_only=True):

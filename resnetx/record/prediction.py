@@ -125,6 +125,7 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     iteration_s: Time | None
     interval_s: Times | None  # what `interval_level` of all measurements should lie within
     images_per_s: Time | None
+    rate_known: bool = False  # of several GPUs: the very rate was given, and nothing but it is doubted
     speedup: float | None  # over `baseline_gpus`
     speedup_interval: Interval | None = None  # likewise of all measurements; errors that both points share cancel
     efficiency: float | None
@@ -165,6 +166,11 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     limiting_link: str | None
     sensitivity: list[Sensitivity]
     timeline: list[PredictedTask]  # of one steady iteration of one rank; [] unless asked for
+
+    @property
+    def machine_labels(self) -> list[str]:
+        """Settings of its machine, where they differ; systems of several nodes have names of their own."""
+        return [f"{name} {value}" for name, value in self.varied.items() if name != "nodes"]
 
 
 class PointsFile(RecordPart, frozen=True):

@@ -17,14 +17,14 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load
 from resnetx.record import SCHEMA
 from resnetx.record.comparisons import Accuracy, CheckedAdvantage, CheckedPoint, Total
-from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.compared_systems import point_words as predicted_words
 from resnetx.reporting.compared_systems import refuse_unsound
-from resnetx.reporting.study_results import MeasuredPoint, Results, settings_label, varying_settings
-from resnetx.request import Request
+from resnetx.reporting.study_results import MeasuredPoint, Results
+from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import Summary, derived, ratio
 from resnetx.table import Column
+from resnetx.units import how_many, unit_by_library
 from resnetx.variables import names_network
 
 LEAST_ALLOWED = 0.10  # of the measured time

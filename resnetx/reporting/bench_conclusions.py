@@ -15,9 +15,8 @@ from resnetx.interconnect.pairs.pair_reading import counted
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
-from resnetx.record.machine import how_many, on_cores
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import GBps, in_GBps, size_text, to_interval
+from resnetx.units import GBps, how_many, in_GBps, on_cores, size_text, to_interval
 
 T = TypeVar("T")
 

@@ -1,13 +1,14 @@
 """Two studies side by side: how much faster B is than A, how sure that is, and what it may be due to.
 
-The ratio and its interval come first. A permutation test of each point, under control of the false discoveries over all
-of them, says which differences are shown, and where the runs are too few to show any. What else differs between the
-studies stands beside it: settings, one-GPU rates and clocks (`controls`), machines and software (`machines`).
+The ratio and its interval come first. A t test of each point, under control of the false discoveries over all of them,
+says which differences are shown, as in `explain`, and where the runs are too few to show any. What else differs between
+the studies stands beside it: settings, one-GPU rates and clocks (`controls`), machines and software (`machines`).
 """
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from resnetx import __version__
 from resnetx.record import SCHEMA, RunSummary
@@ -22,16 +23,14 @@ from resnetx.record.comparisons import (
     StudySide,
     Unmatched,
 )
-from resnetx.record.machine import how_many, on_cores
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.study_points import PointPair, StudyPoint, baselines, match, mean, study_points, unit_of_points
 from resnetx.reporting.study_results import Results
-from resnetx.statistics import LEVEL, AdjustedTest, Summary, false_discovery, permutation_test, smallest_p
+from resnetx.statistics import MIN_RUNS_FOR_T, Summary, adjusted_p, shown_differences, t_test
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import si, to_interval
+from resnetx.units import how_many, on_cores, si, to_interval
 
-_FEWEST_TESTED = 2  # runs on a side: one has no spread
-_MOST_ADVISED = 20  # runs of a point
+_Finding = tuple[float, Literal["different", "no difference shown"]]  # the adjusted p of a tested point
 
 
 def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
@@ -57,7 +56,7 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
         means=_means(pairs, over),
         controls=[one_gpu_rates(pairs), clocks(pairs)],
         tolerance=TOLERANCE,
-        enough_runs=_enough_runs(sum(pair.good for pair in pairs)),
+        enough_runs=MIN_RUNS_FOR_T,
         machines=differences(runs_a, runs_b),
         unit=unit_of_points(point for pair in pairs for point in (pair.a, pair.b)),
     )
@@ -83,7 +82,7 @@ def _unmatched(study: Letter, point: StudyPoint) -> Unmatched:
 # ---- one point ------------------------------------------------------------------------------------------------------
 
 
-def _compared(pair: PointPair, base: PointPair | None, wanted: int, finding: AdjustedTest | None) -> ComparedPoint:
+def _compared(pair: PointPair, base: PointPair | None, wanted: int, finding: _Finding | None) -> ComparedPoint:
     return ComparedPoint(
         workload=pair.a.workload,
         batch=pair.a.batch,
@@ -92,8 +91,8 @@ def _compared(pair: PointPair, base: PointPair | None, wanted: int, finding: Adj
         a=_side(pair.a),
         b=_side(pair.b),
         ratio=mean([pair.rate]) if pair.good else None,
-        adjusted_p=finding.adjusted_p if finding else None,
-        verdict=finding.verdict if finding else "too few runs to decide" if pair.good else "not measured",
+        adjusted_p=finding[0] if finding else None,
+        verdict=finding[1] if finding else "too few runs to decide" if pair.good else "not measured",
         speedup_ratio=mean([pair.speedup(base)]) if pair.good and base and base is not pair else None,
         baseline=_baseline(pair, base, wanted),
     )
@@ -124,17 +123,16 @@ def _baseline(pair: PointPair, base: PointPair | None, wanted: int) -> str:
 # ---- all points -----------------------------------------------------------------------------------------------------
 
 
-def _findings(pairs: Sequence[PointPair]) -> dict[str, AdjustedTest]:
+def _findings(pairs: Sequence[PointPair]) -> dict[str, _Finding]:
     """What the tests of all points show together; a point that cannot be tested has none."""
-    tested = [pair for pair in pairs if min(len(pair.a.rates), len(pair.b.rates)) >= _FEWEST_TESTED]
-    tests = [permutation_test(pair.b.rates, pair.a.rates) for pair in tested]
-    return dict(zip((pair.key for pair in tested), false_discovery(tests), strict=True))
+    tests = [t_test(_rates(pair.a), _rates(pair.b)) for pair in pairs]
+    found = zip(pairs, adjusted_p(tests), shown_differences(tests), strict=True)
+    return {pair.key: (p, "different" if shown else "no difference shown") for pair, p, shown in found if p is not None}
 
 
-def _enough_runs(points: int) -> int | None:
-    """Runs of each point, in both studies, with which even a lone difference among `points` can be shown."""
-    able = (runs for runs in range(_FEWEST_TESTED, _MOST_ADVISED + 1) if smallest_p(runs, runs) * points <= LEVEL)
-    return next(able, None)
+def _rates(point: StudyPoint) -> list[float]:
+    """Of each good run."""
+    return [run.images_per_s for run in point.good_runs if run.images_per_s]
 
 
 def _means(pairs: Sequence[PointPair], over: Mapping[str, PointPair]) -> list[Mean]:
@@ -269,7 +267,7 @@ def _answer(comparison: Comparison) -> str:
     )
     shown += f", {few} have too few runs to decide" * bool(few)
     speedup = f" Its speed-up there is {in_words(last.speedup_ratio)} times that of A." if last.speedup_ratio else ""
-    return f"{what}{means}: {shown} (permutation tests, at most 5% false).{speedup}"
+    return f"{what}{means}: {shown} (t tests, at most 5% false).{speedup}"
 
 
 def _settings(comparison: Comparison) -> Iterator[str]:
@@ -366,7 +364,7 @@ def compared_columns(compared: Comparison) -> list[Column[ComparedPoint]]:
     ]
 
 
-_OF_TESTS = "of permutation tests, adjusted for the number of cases."
+_OF_TESTS = "of t tests, adjusted for the number of cases."
 
 
 def _ratio(ratio: Summary | None) -> str:

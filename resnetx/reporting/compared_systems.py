@@ -27,10 +27,9 @@ from resnetx.record.comparisons import (
     SystemPoint,
     SystemSide,
 )
-from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction
-from resnetx.reporting.study_results import settings_label, varying_settings
-from resnetx.request import Request
+from resnetx.request import Request, settings_label, varying_settings
+from resnetx.units import how_many, unit_by_library
 
 # ---- rate ratios ----------------------------------------------------------------------------------------------------
 # Margins of one system over another at a point, and whether they show who is ahead.
@@ -325,12 +324,7 @@ def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
 def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
     names = (point.workload, point.batch_size, point.gpus, point.strategy, point.precision, point.framework)
     request = _without_devices(point.request)
-    return *names, point.library if by_library else "", request.key if request else "", *machine_labels(point)
-
-
-def machine_labels(point: PredictedPoint) -> list[str]:
-    """Settings of the machine in which points differ; systems of several nodes have names of their own."""
-    return [f"{name} {value}" for name, value in point.varied.items() if name != "nodes"]
+    return *names, point.library if by_library else "", request.key if request else "", *point.machine_labels
 
 
 def _without_devices(request: Request | None) -> Request | None:
@@ -343,7 +337,7 @@ def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequ
     names = ("framework",) if point.request else ("precision", "strategy", "framework")
     varying = [name for name in names if len({getattr(each, name) for each in points}) > 1]
     settings = settings_label(point.request, keys) if point.request else ""
-    return ", ".join(filter(None, [settings, *(getattr(point, name) for name in varying), *machine_labels(point)]))
+    return ", ".join(filter(None, [settings, *(getattr(point, name) for name in varying), *point.machine_labels]))
 
 
 def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:

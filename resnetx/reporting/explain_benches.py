@@ -21,10 +21,9 @@ from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.record import BenchRecord, Environment, RunSummary
 from resnetx.record.bench_record import CopyEnd, Times
 from resnetx.record.comparisons import Difference, Letter
-from resnetx.record.machine import how_many
 from resnetx.statistics import MIN_RUNS_FOR_T, shown_differences, t_test
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import si, size_text
+from resnetx.units import how_many, si, size_text
 
 # ---- machine differences --------------------------------------------------------------------------------------------
 # What differs between the machines, the software and the environment of two studies, by the records of their runs.

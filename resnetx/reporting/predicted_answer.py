@@ -17,13 +17,12 @@ import msgspec
 
 from resnetx import units
 from resnetx.record.comparisons import Estimate
-from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side_of
-from resnetx.reporting.study_results import settings_label, varying_settings
+from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
+from resnetx.request import settings_label, varying_settings
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import to_interval, two_ends
+from resnetx.units import Unit, how_many, on_cores, to_interval, two_ends, unit_by_library
 
 MOST_RANKED = 4  # each over the next, and each with its largest loss
 PARTS: dict[PartName, str] = {
@@ -121,7 +120,7 @@ def _workload(point: PredictedPoint, keys: Sequence[str], named: Sequence[str]) 
     """The workload with what tells it from others of its name; `named`: fields of the point, `keys`: settings."""
     settings = settings_label(point.request, keys) if point.request else ""
     labels = [getattr(point, name) or f"no {name}" for name in named]
-    return ", ".join(filter(None, [point.workload, *labels, settings, *machine_labels(point)]))
+    return ", ".join(filter(None, [point.workload, *labels, settings, *point.machine_labels]))
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:
@@ -603,7 +602,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if all(curve.last.open for curve in curves) and curves:
         return sentences  # rates of determined points say nothing of these
     able = [point for curve in curves for point in curve.able]
-    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or _is_given(point) for point in able):
+    if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or point.rate_known for point in able):
         return sentences
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     domains = [domain for domain in made.domains if _is_of(domain, kinds)]
@@ -661,13 +660,6 @@ def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
-def _is_given(point: PredictedPoint) -> bool:
-    """Whether a point of several GPUs has the rate that is known there: then nothing else is doubted of it."""
-    known = [point.iteration_s, point.iteration_s] == point.interval_by_compute_s
-    of_one = point.compute_source in ("stated", "measured")
-    return point.gpus > 1 and of_one and known and point.interval_s == point.interval_by_scaling_s
-
-
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
 
 
@@ -689,7 +681,7 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
     beside, remedy = _beside(point, told)
-    of_scaling = "the known rate" if _is_given(point) else "what scaling costs"
+    of_scaling = "the known rate" if point.rate_known else "what scaling costs"
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"{of_scaling} ({math.expm1(scaling):.0%})"),

@@ -12,14 +12,13 @@ import numpy as np
 from resnetx.errors import ConfigError
 from resnetx.record import RunSummary, Workload
 from resnetx.record.comparisons import Difference
-from resnetx.record.machine import Unit, how_many, on_cores
-from resnetx.reporting.study_results import Results, settings_label, study_labels, varying_settings
+from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import Limits, LostTime, MeasuredPartName, PointResult, point_results
 from resnetx.reporting.worth import worth
-from resnetx.request import Request
+from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import MIN_RUNS, Runs, Summary, derived
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import figure, to_interval
+from resnetx.units import Unit, figure, how_many, on_cores, to_interval
 
 # ---- points ---------------------------------------------------------------------------------------------------------
 # The points of one or several studies as a page, a screen or a comparison shows them.

@@ -11,10 +11,11 @@ import numpy as np
 
 from resnetx.choices import NoExchange, SyntheticInput
 from resnetx.record import Copies, GradientBucket, Phases, RunSummary, Workload
-from resnetx.record.machine import Unit, how_many, unit_of
+from resnetx.record.machine import unit_of
 from resnetx.reporting.study_results import MeasuredPoint, Results
 from resnetx.request import Request, TwinName
 from resnetx.statistics import Floats, Runs, Summary, derived, of_blocks, outliers, ratio, summarize
+from resnetx.units import Unit, how_many
 
 # What limits a point: how much of its step each part of the work takes, by the runs of its twins.
 #

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import msgspec
 
 from resnetx.record.comparisons import Axis, Crossing, Estimate, Lead, Margin, SystemComparison, SystemPoint, SystemSide
-from resnetx.record.machine import how_many, unit_by_library
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import table_of
 from resnetx.table import Answer, Column, Table, as_shown
-from resnetx.units import figure, to_interval, two_ends
+from resnetx.units import figure, how_many, to_interval, two_ends, unit_by_library
 
 SMALLEST = 1e-30  # rate or ratio that is one
 

@@ -409,7 +409,7 @@ SECTIONS = (
             each=f"{PREDICTED} topology", types={"check": int | str | None},
             range=Range(1, 2**14, "El Capitan has 11,136"), tags="launch no-lab"),
         Setting("network", str | None, None,
-            "network between nodes, e.g. edr100, hdr200, ndr400; null: as in the system's file",
+            "network between nodes, e.g. edr100, ndr400, roce400; null: as in the system's file",
             verbs=f"{PREDICTED} bench check topology", each=f"{PREDICTED} topology", tags="no-lab"),
         Setting("nics", int | None, None, "network ports used on each node; null: all",
             verbs=f"{PREDICTED} bench check topology",

@@ -99,6 +99,7 @@ class Verb:
 # The modules in cli/verbs of verbs that share one; others have show_NAME.
 _SCREENS = {
     **dict.fromkeys(("images", "lab", "list"), "short_screens"),
+    "check": "show_doctor",
     "reproduce": "show_report",
     "verify": "show_train",
 }

@@ -23,7 +23,7 @@ from resnetx.interconnect.collectives import traffic as sent_traffic
 from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.traffic import Matrix
 from resnetx.interconnect.survey.system_text import system_text
-from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems import changed_systems
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import name_fault
 from resnetx.record import SCHEMA, Unknown, known, record_file, seal
@@ -166,7 +166,7 @@ class Effect:
 
 def steered_node(node: Node, units: Units, traffic: str) -> Node:
     """The node with other units."""
-    file = msgspec.structs.replace(node.file, system=system.steered(node.system, units, traffic))
+    file = msgspec.structs.replace(node.file, system=changed_systems.steered(node.system, units, traffic))
     return msgspec.structs.replace(node, file=file, units=units)
 
 

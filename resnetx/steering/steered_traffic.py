@@ -19,9 +19,8 @@ from resnetx.formats.logs import read_channels
 from resnetx.interconnect.collectives import plan as collective
 from resnetx.interconnect.collectives import traffic
 from resnetx.interconnect.collectives.traffic import Matrix
-from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.system import System, described
-from resnetx.interconnect.systems.system_file import SystemFile
+from resnetx.interconnect.systems import changed_systems
+from resnetx.interconnect.systems.system import System, SystemFile, described
 from resnetx.loading import File, is_folder
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, RunFolder, RunRecord
@@ -57,7 +56,7 @@ class OwnedVariables:
 
 def steer_owned(machine: System, sizes_bytes: Sequence[float], pattern: str) -> OwnedVariables:
     """Steering for one step. `pattern`: who owns variables, an entry of `OWNERS`; flows without a link are left out."""
-    units = system.connectivity(machine)
+    units = changed_systems.connectivity(machine)
     gpus = len(units)
     sent = traffic.through_owners(sizes_bytes, OWNERS[pattern](sizes_bytes, gpus), gpus)
     sent = traffic.over_links(sent, [[count > 0 for count in row] for row in units])
@@ -237,13 +236,13 @@ def node_of(settings: SteerSettings) -> Node:
         raise ConfigError("systems=this: expected a described system; `resnetx topology --this out=` writes this one's")
     file = described(name)
     if settings.switch is not None:
-        file = msgspec.structs.replace(file, system=system.with_switch(file.system, settings.switch))
-    part = system.photonic(file.system)
+        file = msgspec.structs.replace(file, system=changed_systems.with_switch(file.system, settings.switch))
+    part = changed_systems.photonic(file.system)
     time_s = part.reconfiguration_s.value if part else None
     if settings.reconfiguration is not None:
         time_s = _seconds("reconfiguration", settings.reconfiguration)
-    units = system.connectivity(file.system)
-    return Node(file, units, system.unit(file.system).copy_Bps, part.about if part else None, time_s)
+    units = changed_systems.connectivity(file.system)
+    return Node(file, units, changed_systems.unit(file.system).copy_Bps, part.about if part else None, time_s)
 
 
 def devices_of(settings: SteerSettings, node: Node) -> list[int]:

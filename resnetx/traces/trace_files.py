@@ -25,7 +25,7 @@ from resnetx.record import sealing as limits
 from resnetx.record.sealing import SCHEMA, Unknown, Warning, known, seal
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedCommunication
 from resnetx.traces import UNSIZED, refuse_unsound
-from resnetx.units import in_ms
+from resnetx.units import CPU, in_ms
 
 NAME = sealing.FILES["trace"]
 _LOG_BYTES = 2**22  # of what may be of another program
@@ -358,7 +358,6 @@ def _text(data: bytearray, path: Path) -> str:
 # A profile names its GPU as its driver does (`deviceProperties`). The caller gives those names of the described GPUs,
 # by part: {"h100-sxm5-80gb": ["NVIDIA H100 80GB HBM3"]}.
 
-CPU = "CPU"  # the device of a trace that has none
 MAKER = "NVIDIA "
 FORM = re.compile(r"sxm|pcie|nvl\b")
 MODEL = re.compile(r"[a-z]+\d{2,}|\d{4}(?!\d)")  # how a word begins that says which model it is: "a100", "4090"

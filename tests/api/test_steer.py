@@ -6,7 +6,8 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.system import connectivity, load
+from resnetx.interconnect.systems.changed_systems import connectivity
+from resnetx.interconnect.systems.system import load
 from resnetx.record import BenchRecord, CopyCell, RunRecord
 from resnetx.record.topologies import Steering
 from resnetx.settings.files import CONFIGS

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from resnetx import record
 from resnetx.api.answers import check_answer
 from resnetx.cli import main
-from resnetx.cli.verbs import show_check
+from resnetx.cli.verbs import show_doctor
 from resnetx.errors import ConfigError
 from resnetx.fleet import check_runs, execute
 from resnetx.fleet.check_runs import asked_check
@@ -172,7 +172,7 @@ def test_the_screen_names_outliers_first_and_fits_80_columns(capsys, monkeypatch
     monkeypatch.setattr("resnetx.cli.show.width_of", lambda stream: 80)
     pairs = [all_reduce("a b", 2e-3), all_reduce("c d", None, "rank 1 was killed (SIGKILL)")]
     made = made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), *pairs], ["pairs with e: its own runs failed"])
-    show_check.check(made, CheckFolder(tmp_path))
+    show_doctor.check(made, CheckFolder(tmp_path))
     shown = capsys.readouterr().out
     answer = check_answer(made)
     assert answer[0] == "1 of 4 nodes is an outlier, pairs that are outliers: 1."

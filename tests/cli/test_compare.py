@@ -51,7 +51,7 @@ def test_only_cases_that_a_test_has_judged_are_called_tested(study_on_disk, caps
         failed = msgspec.structs.replace(made, outcome="failed", reason="made by a test", windows_s=None)
         record.write(path, failed)
     _, out, _ = run(capsys, a, b)
-    assert "sure: permutation tests of 1 of 2 cases" in " ".join(out.split())
+    assert "sure: t tests of 1 of 2 cases" in " ".join(out.split())
 
 
 @pytest.mark.slow

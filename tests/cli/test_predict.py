@@ -436,7 +436,9 @@ def test_an_import_is_taken_to_another_gpu_between_two_ends_and_says_so(imported
 def test_a_trace_is_predicted_with_the_default_strategy_although_its_one_rank_had_none(predict, tmp_path):
     request = request_from(compose({"model": "alexnet", "batch_size": 32, "strategy": "none", "input": "synthetic"}))
     table = workloads.table(request.model, request.image_size)
-    times = roofline.layer_times(roofline.fitted(), table, 227, 32, parts_table("gpus")["h200-sxm5-141gb"], "fp32")
+    times = roofline.modelled_step(
+        roofline.fitted(), table, 227, 32, parts_table("gpus")["h200-sxm5-141gb"], "fp32"
+    ).layers
     layers = [layer(each.name, each.forward_s, each.backward_s, each.gradient_bytes) for each in times]
     unknown = dict.fromkeys(("sm_clock_Hz", "software", "measured_at", "batches.0"), "made up for a test")
     record.write(tmp_path / "trace.json", trace(batch(32, layers), request=request, how="measured", unknown=unknown))

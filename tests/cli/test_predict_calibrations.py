@@ -173,6 +173,7 @@ def test_the_very_point_that_is_known_is_as_sure_as_its_rate(predict, rates, wor
     ends = [(1 - error) * 256 / 2200, (1 + error) * 256 / 2200]
     assert eight["interval_s"] == eight["interval_by_scaling_s"] == pytest.approx(ends)
     assert eight["interval_by_compute_s"] == [eight["iteration_s"]] * 2
+    assert [point["rate_known"] for point in (alone, two, eight)] == [False, False, True]
     assert alone["interval_s"] == pytest.approx([(1 - error) * 256 / 350, (1 + error) * 256 / 350])
     of_both = math.hypot(*[math.log1p(error)] * 2)  # of a speed-up, two rates that are known apart
     assert math.log(eight["speedup_interval"][1] / eight["speedup"]) == pytest.approx(of_both, rel=0.05)

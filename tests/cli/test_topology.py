@@ -9,7 +9,7 @@ import pytest
 import resnetx
 from resnetx.cli import main
 from resnetx.interconnect.survey.system_text import system_text
-from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems import changed_systems, system
 from resnetx.settings.files import CONFIGS
 
 MESH = (CONFIGS / "system" / "dgx1-p100.yaml").read_text()
@@ -515,10 +515,10 @@ def test_the_model_stands_beside_what_was_published(run):
 def steered_file(tmp_path):
     """The file of a DGX-1 with V100 in which one unit of GPU 0 goes to GPU 1 instead of GPU 3."""
     file = system.described("dgx1-v100")
-    switched = system.with_switch(file.system, "sip-mems-64")
-    units = [list(row) for row in system.connectivity(switched)]
+    switched = changed_systems.with_switch(file.system, "sip-mems-64")
+    units = [list(row) for row in changed_systems.connectivity(switched)]
     units[3][0], units[1][0] = 1, 2
-    made = system.steered(switched, units, "a test")
+    made = changed_systems.steered(switched, units, "a test")
     path = tmp_path / f"{made.name}.yaml"
     path.write_text(system_text(msgspec.structs.replace(file, system=made)))
     return path.name

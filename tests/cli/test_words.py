@@ -190,6 +190,16 @@ def test_a_collective_and_its_sizes_are_words_of_topology(tmp_path, monkeypatch)
     assert (left, settings) == (["dgx2"], ["collective=all-reduce,broadcast", "size=1MiB..64MiB"])
 
 
+def test_pairs_of_a_map_may_have_another_equals_sign(capsys):
+    assert as_settings(["predict", "rate=32=195,64=219", "price=gx8=8"]) == [
+        "predict",
+        "rate=32:195,64:219",
+        "price=gx8:8",
+    ]
+    assert "rate=32=195,64=219: taken as rate=32:195,64:219" in capsys.readouterr().err
+    assert as_settings(["predict", "rate=a=b", "model.file=a=b.py"]) == ["predict", "rate=a=b", "model.file=a=b.py"]
+
+
 def test_the_names_of_one_kind_are_listed_alone(capsys):
     assert main(["list", "systems"]) == 0
     out = capsys.readouterr().out

@@ -22,7 +22,7 @@ from resnetx.record.traces import observations
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from resnetx.traces import trace_files
 from resnetx.traces.job_traces import import_job
-from resnetx.traces.trace_files import CPU
+from resnetx.units import CPU
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
 from tests.record.profiled_job import job

@@ -55,7 +55,7 @@ def _layers(batch_size: int) -> list[TracedLayer]:
     request = request_from(compose({"model": "alexnet", "batch_size": batch_size, "input": "synthetic"}))
     table = workloads.table(request.model, request.image_size)
     gpu = parts_table("gpus")["h200-sxm5-141gb"]
-    times = roofline.layer_times(roofline.fitted(), table, request.image_size, batch_size, gpu, "fp32")
+    times = roofline.modelled_step(roofline.fitted(), table, request.image_size, batch_size, gpu, "fp32").layers
     return [
         TracedLayer(
             name=each.name,

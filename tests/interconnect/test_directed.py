@@ -15,10 +15,10 @@ from resnetx.interconnect.collectives.traffic import lab_plan, star
 from resnetx.interconnect.pairs.costs import pair_cost
 from resnetx.interconnect.survey.survey import PaperMachine, planned
 from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.changed_systems import with_bandwidth
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.interconnect.systems.paths import fair_shares
-from resnetx.interconnect.systems.system import with_bandwidth
 from resnetx.request import Lab
 from tests.interconnect.conftest import NVLINK
 

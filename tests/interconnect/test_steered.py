@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from resnetx.errors import ConfigError
 from resnetx.interconnect.survey.system_text import system_text
 from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.changed_systems import connectivity, photonic, steered, unit, with_switch
 from resnetx.interconnect.systems.graph import SourcedValue
-from resnetx.interconnect.systems.system import connectivity, photonic, steered, unit, with_switch
-from resnetx.interconnect.systems.system_file import SystemFile
+from resnetx.interconnect.systems.system import SystemFile
 
 DGX1 = system.load("dgx1-v100")
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from resnetx.interconnect.survey.system_text import flow, system_text
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.graph import SourcedValue
-from resnetx.interconnect.systems.system_file import SystemFile
+from resnetx.interconnect.systems.system import SystemFile
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from tests import drawn_examples as drawn_examples
 

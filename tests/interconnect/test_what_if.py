@@ -5,7 +5,8 @@ import pytest
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.internode import from_host, from_storage
 from resnetx.interconnect.collectives.plan import plan, with_latency
-from resnetx.interconnect.systems.system import link_kinds, load, with_bandwidth
+from resnetx.interconnect.systems.changed_systems import link_kinds, with_bandwidth
+from resnetx.interconnect.systems.system import load
 
 DGX1, GX8 = load("dgx1-p100"), load("gx8")
 SIZE = 2**30

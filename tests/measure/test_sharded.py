@@ -58,9 +58,8 @@ def test_a_library_that_adds_up_whatever_it_is_asked_for_is_made_to_divide():
 def test_a_stream_goes_on_from_what_it_waits_for():
     """Two streams compute for 20 and 10 ms, and the second then waits for the first: its clock is the later one's."""
     first, second = EmulatedStream(), EmulatedStream()
-    begin = time.perf_counter()
+    begin = first.clock = second.clock = time.perf_counter()
     for stream, seconds in ((first, 0.02), (second, 0.01)):
-        stream.queue(sharded._now)
         stream.queue(partial(sharded._computed, seconds))
     alone = second.moment()
     second.wait_stream(first)

@@ -23,7 +23,7 @@ TABLE = workloads.table(REQUEST.model, REQUEST.image_size)
 def of_alexnet(size, factor=1.0, **changed):
     """A trace of AlexNet in which every layer takes what the roofline says of an H200."""
     gpu = parts_table("gpus")["h200-sxm5-141gb"]
-    times = roofline.layer_times(roofline.fitted(), TABLE, REQUEST.image_size, size, gpu, "fp32")
+    times = roofline.modelled_step(roofline.fitted(), TABLE, REQUEST.image_size, size, gpu, "fp32").layers
     layers = [
         layer(each.name, each.forward_s * factor, each.backward_s * factor, each.gradient_bytes) for each in times
     ]
@@ -72,7 +72,7 @@ def test_another_gpu_gets_times_rescaled_layer_by_layer():
     known = trace(of_alexnet(64, 1.5), request=REQUEST)
     found = of_trace(known, 64, DGX1, 0, TABLE)
     model, target = roofline.fitted(), DGX1.gpu_part(0)
-    expected = roofline.layer_times(model, TABLE, REQUEST.image_size, 64, target, "fp32")
+    expected = roofline.modelled_step(model, TABLE, REQUEST.image_size, 64, target, "fp32").layers
     assert found.source == "rescaled"
     assert [each.forward_s for each in found.step.layers] == pytest.approx([1.5 * each.forward_s for each in expected])
     assert found.error >= model.error

@@ -21,7 +21,7 @@ from resnetx.prediction.roofline import (
     fits,
     fitted,
     fitted_without,
-    layer_times,
+    modelled_step,
     ratios,
     transformer_fits,
     update_s,
@@ -57,7 +57,7 @@ HALF = msgspec.structs.replace(fitted(), matmul_efficiency=0.5, square_speedup=2
 
 
 def times(batch_size=1000, gpu=P100, precision="fp32", clock_Hz=None, table=NET, model=HALF):
-    return {each.name: each for each in layer_times(model, table, 32, batch_size, gpu, precision, clock_Hz)}
+    return {each.name: each for each in modelled_step(model, table, 32, batch_size, gpu, precision, clock_Hz).layers}
 
 
 # ---- the two roofs
@@ -98,7 +98,7 @@ def test_channels_that_are_shuffled_in_five_dimensions_have_no_square_kernel():
     """ShuffleNet's convolutions read what was reshaped to groups and back."""
     model = choices.Torchvision(name="shufflenet_v2_x0_5", classes=1000)
     layers = tuple(workloads.table(model, 64))
-    assert len(layer_times(fitted(P100), layers, 64, 8, P100, "fp32")) == len(layers)
+    assert len(modelled_step(fitted(P100), layers, 64, 8, P100, "fp32").names) == len(layers)
 
 
 def test_the_first_layer_needs_no_gradient_of_the_images():
@@ -336,11 +336,11 @@ def test_using_the_fit_loads_neither_scipy_nor_torch():
     program = """
 import sys
 from resnetx.interconnect.systems.system import load
-from resnetx.prediction.roofline import fitted, layer_times
+from resnetx.prediction.roofline import fitted, modelled_step
 from resnetx.workloads import tables
 gpu = load("dgx1-p100").gpu_part(0)
 model, size = tables.KEPT["googlenet"]
-layer_times(fitted(gpu), tables.kept(model, size), size, 32, gpu, "fp32", 1227e6)
+modelled_step(fitted(gpu), tables.kept(model, size), size, 32, gpu, "fp32", 1227e6).layers
 print({"scipy", "torch"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -350,7 +350,7 @@ print({"scipy", "torch"} & set(sys.modules))
 def test_tallents_workloads_take_longer_at_the_capped_clock():
     table = tables.kept(choices.AlexNetSettings(classes=1000), 227)
     full, capped = (
-        sum(each.forward_s for each in layer_times(fitted(P100), table, 227, 64, P100, "fp32", clock))
+        sum(each.forward_s for each in modelled_step(fitted(P100), table, 227, 64, P100, "fp32", clock).layers)
         for clock in (None, 1227e6)
     )
     assert 1 < capped / full <= 1480 / 1227

@@ -12,7 +12,7 @@ from resnetx.prediction import messages
 from resnetx.prediction.iteration import iteration_s
 from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.roofline import fitted, update_s
-from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
+from resnetx.prediction.step import LayerTime, Overlap, SimulatedJob, Step, TimedMessage, columns
 from resnetx.prediction.task_graph import timeline
 from resnetx.workloads import counts
 from resnetx.workloads.counts import parts_of, ready_order
@@ -37,7 +37,7 @@ def test_blocks_are_reduced_by_themselves_and_all_else_at_the_end():
 
 def test_a_backward_pass_waits_for_the_parameters_of_its_block():
     """Blocks a and b, and c, which is kept: b and then a are gathered again, each in front of what was computed."""
-    layers = StepLayers.of([LayerTime(name, 1.0, 2.0, 4) for name in "abc"])
+    step = Step(**columns(LayerTime(name, 1.0, 2.0, 4) for name in "abc"), update_s=0.5, ranks=2)
     sent = (
         TimedMessage((), 3.0, name="gather", gates="b"),
         TimedMessage(("c",), 1.0, name="reduce"),
@@ -45,7 +45,7 @@ def test_a_backward_pass_waits_for_the_parameters_of_its_block():
         TimedMessage(("b",), 1.0, name="reduce"),
         TimedMessage(("a",), 1.0, name="reduce"),
     )
-    job = SimulatedJob((RankClass(2, StepTimes(layers, 0.5)),), sent, Overlap())
+    job = SimulatedJob((step,), sent, Overlap())
     assert [(bar.name, bar.start_s, bar.end_s) for bar in timeline(job) if bar.lane == "collectives"] == [
         ("gather 1", 3.0, 6.0),
         ("reduce 2", 6.0, 7.0),
@@ -59,9 +59,9 @@ def test_a_backward_pass_waits_for_the_parameters_of_its_block():
 
 
 def test_gradients_are_sent_with_the_last_part_of_a_batch_and_parameters_are_gathered_for_each():
-    layers = StepLayers.of([LayerTime(name, 1.0, 2.0, 4) for name in "ab"])
+    step = Step(**columns(LayerTime(name, 1.0, 2.0, 4) for name in "ab"), update_s=0.5, parts=2, ranks=2)
     gathers = tuple(TimedMessage((name,), 0.5, name="gather", each_part=True) for name in "ab")
-    job = SimulatedJob((RankClass(2, StepTimes(layers, 0.5, parts=2)),), (TimedMessage(("a",), 3.0),), fetched=gathers)
+    job = SimulatedJob((step,), (TimedMessage(("a",), 3.0),), fetched=gathers)
     bars = [(bar.name, bar.start_s, bar.end_s) for bar in timeline(job) if bar.lane == "collectives"]
     assert bars == [
         ("gather a", 0.0, 0.5), ("gather b", 0.5, 1.0),  # a is there at 0.5, and the first part ends at 6.5

@@ -13,12 +13,11 @@ from resnetx.prediction.step import (
     HostShare,
     LayerTime,
     Overlap,
-    RankClass,
     SimulatedJob,
-    StepLayers,
-    StepTimes,
+    Step,
     Stretch,
     TimedMessage,
+    columns,
 )
 from resnetx.prediction.task_graph import simulated_s as iteration_s
 from resnetx.prediction.task_graph import timeline
@@ -30,11 +29,11 @@ seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)
 def step(forward, backward, update=0.5, **rest):
     """Layers a, b, c ... with these forward and backward times."""
     layers = [LayerTime("abcdefghij"[i], f, b, 4) for i, (f, b) in enumerate(zip(forward, backward, strict=True))]
-    return StepTimes(StepLayers.of(layers), update, **rest)
+    return Step(**columns(layers), update_s=update, **rest)
 
 
 def job(each, messages=(), overlap=NOTHING, **rest):
-    return SimulatedJob((RankClass(4, each),), tuple(messages), overlap, **rest)
+    return SimulatedJob((replace(each, ranks=4),), tuple(messages), overlap, **rest)
 
 
 @st.composite
@@ -104,7 +103,7 @@ def test_equations_4_and_5_wait_free_backpropagation(drawn):
 @given(steps(), st.integers(2, 64))
 def test_equation_6_speed_up_under_weak_scaling(drawn, ranks):
     each, times = drawn
-    each = StepTimes(each.layers, each.update_s + 1)
+    each = Step(**columns(each.layers), update_s=each.update_s + 1)
     speedup = ranks * iteration_s(job(each)) / iteration_s(job(each, layerwise(each, times)))
     assert speedup == pytest.approx(ranks * each.compute_s / (each.compute_s + not_overlapped(each, times)))
 
@@ -125,9 +124,8 @@ def test_layers_wait_for_parameters_and_input_in_the_formula_as_in_the_simulatio
 
 
 def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
-    layers = StepLayers.of([LayerTime("a", 1.0, 0.0, 4), LayerTime("b", 1.0, 0.0, 4)])
     fetched = tuple(TimedMessage((name,), time_s, name="parameters") for name, time_s in (("a", 0.5), ("b", 2.0)))
-    whole = replace(job(StepTimes(layers, 0.0)), fetched=fetched)
+    whole = replace(job(step([1, 1], [0, 0], update=0.0)), fetched=fetched)
     assert iteration_s(whole) == 0.5 + 2.0 + 1.0  # both parameters, and then b
     bars = {bar.name: (bar.start_s, bar.end_s) for bar in timeline(whole)}
     assert bars["parameters a"] == (0.0, 0.5) and bars["forward a"] == (0.5, 1.5)
@@ -189,7 +187,7 @@ def test_two_messages_at_once():
 
 def test_a_message_waits_for_the_slowest_class_of_ranks():
     fast, slow = step([1], [1], update=1), step([2], [2], update=1)
-    both = SimulatedJob((RankClass(1023, fast), RankClass(1, slow)), (TimedMessage(("a",), 1.0),))
+    both = SimulatedJob((replace(fast, ranks=1023), slow), (TimedMessage(("a",), 1.0),))
     assert iteration_s(both) == 6
 
 
@@ -209,7 +207,7 @@ def test_sending_takes_cores_from_computing():
     # go on at half speed, so that a's backward pass takes 2 s; what is left of the message, 1 s, runs alone.
     each = step([0, 0], [1, 1], update=0)
     host = HostShare(cores=2, computing=1, sending=1)
-    shared = SimulatedJob((RankClass(2, each),), (TimedMessage(("b",), 2), TimedMessage(("a",), 0)), host=host)
+    shared = SimulatedJob((replace(each, ranks=2),), (TimedMessage(("b",), 2), TimedMessage(("a",), 0)), host=host)
     assert iteration_s(shared) == 4
     assert iteration_s(SimulatedJob(shared.classes, shared.messages)) == 3
 
@@ -237,7 +235,7 @@ def test_a_host_that_queues_ahead_is_simulated_until_the_pipeline_is_full(drawn,
     one = job(replace(each, queue_s=queue_s), layerwise(each, times), Overlap())
     alike = replace(one, classes=(*one.classes, *one.classes))  # of several classes only the simulation knows
     assert iteration.iteration_s(alike) == pytest.approx(iteration.iteration_s(one), rel=1e-3)
-    uneven = replace(one, classes=(*one.classes, RankClass(1, one.classes[0].step.slowed(1 + more))))
+    uneven = replace(one, classes=(*one.classes, replace(one.classes[0], ranks=1).slowed(1 + more)))
     assert iteration.iteration_s(uneven) >= iteration.iteration_s(one) * (1 - 1e-3)
 
 

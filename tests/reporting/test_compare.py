@@ -8,6 +8,8 @@ from resnetx.record import LockedClock, record_file
 from resnetx.record.comparisons import Comparison
 from resnetx.reporting.charts.studies import compared_rates
 from resnetx.reporting.compared_studies import compare, conclusion
+from resnetx.reporting.explain import explained, sides_of_study
+from resnetx.reporting.study_points import study_points
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
 
@@ -38,7 +40,7 @@ def test_the_ratio_is_b_over_a_with_its_interval_and_the_speed_up_ratio_leaves_o
     assert (one.speedup_ratio, one.baseline) == (None, "itself")
     assert (two.speedup_ratio.median, two.baseline) == (pytest.approx(1.3), "1 GPU")
     assert (one.verdict, two.verdict) == ("different", "different")
-    assert two.adjusted_p == pytest.approx(2 / 924)
+    assert two.adjusted_p < 1e-6
 
 
 @pytest.mark.slow
@@ -76,21 +78,22 @@ def test_the_mean_over_points_with_few_runs_reaches_as_far_as_all_of_them_togeth
     assert (found.means[0].ratio.low, found.means[0].ratio.high) == (pytest.approx(1), pytest.approx(2))
 
 
-@pytest.mark.parametrize("runs", [1, 2, 3])
+@pytest.mark.parametrize("runs", [1, 2])
 def test_too_few_runs_decide_nothing_however_far_apart_they_are(study_of, runs):
     spread = [1 + 0.001 * run for run in range(runs)]
     found = compare(study_of({1: 10.0, 2: 20.0}, spread), study_of({1: 20.0, 2: 40.0}, spread))
-    assert {point.verdict for point in found.points} == {"too few runs to decide"}
-    assert (found.points[0].adjusted_p is None) == (runs == 1)
-    assert found.enough_runs == 5  # 2 splits of 252 are extreme: p = 0.008, twice that for two points
+    assert {(point.verdict, point.adjusted_p) for point in found.points} == {("too few runs to decide", None)}
     (answer,) = [sentence for sentence in conclusion(found) if sentence.startswith("Not decided: B trains 2.00")]
-    assert answer.endswith("from too few runs; repeats=5 could decide all 2 common cases.")
+    assert answer.endswith("from too few runs; repeats=3 could decide all 2 common cases.")
 
 
-def test_enough_runs_are_enough(study_of):
-    spread = [1 + 0.001 * run for run in range(5)]
-    found = compare(study_of({1: 10.0, 2: 20.0}, spread), study_of({1: 20.0, 2: 20.0}, spread))
+def test_enough_runs_are_enough_and_explain_decides_alike(study_of):
+    spread = [1 + 0.001 * run for run in range(3)]
+    a, b = study_of({1: 10.0, 2: 20.0}, spread), study_of({1: 20.0, 2: 20.0}, spread)
+    found = compare(a, b)
     assert [point.verdict for point in found.points] == ["different", "no difference shown"]
+    sides = [sides_of_study(study_points([results])) for results in (a, b)]
+    assert [each.outside for each in explained(*sides)] == [True, False]
 
 
 def test_cases_are_drawn_by_how_far_apart_they_are_with_ticks_on_both_sides(study_of):

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 import msgspec
 import pytest
 
-from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems import changed_systems, system
 from resnetx.interconnect.systems.system import names
 from resnetx.reporting.charts import topology
 from resnetx.reporting.charts.figure import draw, specification
@@ -179,11 +179,11 @@ def test_of_many_nodes_one_can_be_drawn():
 
 def with_units(machine, **units):
     """A DGX-1 with V100 with other units: gpu0_gpu1=2 from the first to the second."""
-    rows = [list(row) for row in system.connectivity(machine)]
+    rows = [list(row) for row in changed_systems.connectivity(machine)]
     for ends, count in units.items():
         sender, to = (int(end.removeprefix("gpu")) for end in ends.split("_"))
         rows[to][sender] = count
-    return system.steered(machine, rows, "a test")
+    return changed_systems.steered(machine, rows, "a test")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,6 @@ from resnetx.record.comparisons import (
     SystemSide,
 )
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
 from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, ratio_lines
@@ -48,7 +47,7 @@ from resnetx.reporting.systems_answer import (
 )
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import figure, si, size_text, two_ends
+from resnetx.units import figure, how_many, si, size_text, two_ends, unit_by_library
 
 # ---- compare --------------------------------------------------------------------------------------------------------
 # `compare`: two studies or benches, systems, or a prediction and the study that checks it, side by side.
@@ -125,9 +124,7 @@ def show_studies(compared: Comparison) -> None:
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
     tested = sum(point.verdict in ("different", "no difference shown") for point in compared.points)
     if tested:
-        show.say(
-            f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5% of differences false."
-        )
+        show.say(f"sure: t tests of {tested} of {len(compared.points)} cases, at most 5% of differences false.")
     elif compared.means:
         show.say("sure: nothing is tested, from too few runs; ends are those of single runs.")
     _rest(hidden, "where it went: resnetx explain A B")

@@ -1,4 +1,4 @@
-"""`doctor`: what this machine can run, and with clock=... which clock its GPUs sustain."""
+"""`doctor`, what this machine can run, or which clock its GPUs sustain; `check`, which nodes and pairs are slow."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnetx.api.answers import check_answer
 from resnetx.api.doctor import FINDINGS, findings, without_gpus, works
+from resnetx.api.measuring import machine_name
 from resnetx.cli import show
+from resnetx.cli.verbs.show_train import Planned, left_to_others
+from resnetx.fleet import execute
+from resnetx.fleet.check_runs import AskedCheck, asked_check, rounds
+from resnetx.fleet.outliers import LEAST, against, seconds_text
 from resnetx.measure.held_clock import ClockSearchResult
+from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure
 from resnetx.request import Request
 from resnetx.study import Point
+from resnetx.table import Column
+from resnetx.units import duration
 
 if TYPE_CHECKING:
     from resnetx.measure.probes import Finding
@@ -30,10 +39,9 @@ def _clock(options: Namespace, asked: Point) -> int:
     from resnetx.api.doctor import find_clock
 
     search = find_clock(asked)
-    if options.json:
-        show.json_lines([search.answer])
-    else:
-        show_clock(search.answer, search.load, search.wanted_MHz, search.before_MHz, some=search.some)
+    told = _held(search.answer, search.wanted_MHz)
+    screen = partial(show_clock, search.answer, search.load, search.before_MHz, some=search.some)
+    show.conclude(options, [told], lambda: [search.answer], screen)
     return 0 if search.answer.clock_MHz else 1
 
 
@@ -68,13 +76,11 @@ def _show_findings(findings: "Sequence[Finding]") -> None:
 def show_clock(
     result: ClockSearchResult,
     request: Request,
-    wanted_MHz: int | None,
     before_MHz: Mapping[int, int | None],
     *,
     some: bool,
 ) -> None:
-    """`wanted_MHz`: the clock that was to be tried, if one was; `some`: the machine has other GPUs besides."""
-    _answer(result, wanted_MHz)
+    """The commands that keep the clock, and what it was found by; `some`: the machine has other GPUs besides."""
     if result.clock_MHz is not None:
         _commands(result.clock_MHz, result.gpus if some else [])
     show.say()
@@ -94,21 +100,20 @@ def show_clock(
         show.say("Clocks and temperatures had not settled: run it once more while the GPUs are warm.")
 
 
-def _answer(result: ClockSearchResult, wanted_MHz: int | None) -> None:
+def _held(result: ClockSearchResult, wanted_MHz: int | None) -> str:
+    """`wanted_MHz`: the clock that was to be tried, if one was."""
     gpus = _named(result.gpus)
     if result.clock_MHz is None:
         tried = "any clock that was tried" if wanted_MHz is None else f"{wanted_MHz} MHz"
-        show.say(f"{gpus} {_verb(result.gpus, 'do')} not hold {tried}: {result.trials[-1].why_not}.", style="bold")
-    elif wanted_MHz is None:
-        show.say(f"{result.clock_MHz} MHz is the highest clock that {gpus} {_verb(result.gpus, 'hold')}.", style="bold")
-    else:
-        show.say(f"{gpus} {_verb(result.gpus, 'hold')} {wanted_MHz} MHz.", style="bold")
+        return f"{gpus} {_verb(result.gpus, 'do')} not hold {tried}: {result.trials[-1].why_not}."
+    if wanted_MHz is None:
+        return f"{result.clock_MHz} MHz is the highest clock that {gpus} {_verb(result.gpus, 'hold')}."
+    return f"{gpus} {_verb(result.gpus, 'hold')} {wanted_MHz} MHz."
 
 
 def _commands(clock_MHz: int, gpus: Sequence[int]) -> None:
     """What keeps a clock locked for a series of runs, and what unlocks it."""
     of = f" --id={','.join(map(str, gpus))}" if gpus else ""
-    show.say()
     show.say("For a series of runs, keep the driver loaded, lock it, and unlock it at the end:")
     show.line(f"  sudo nvidia-smi{of} --persistence-mode=1")
     show.line(f"  sudo nvidia-smi{of} --lock-gpu-clocks={clock_MHz},{clock_MHz}")
@@ -128,3 +133,87 @@ def _named(gpus: Sequence[int]) -> str:
 
 def _verb(gpus: Sequence[int], plural: str) -> str:
     return plural if len(gpus) > 1 else {"do": "does", "hold": "holds"}[plural]
+
+
+# ---- check ----------------------------------------------------------------------------------------------------------
+
+
+def check_(options: Namespace, _: list[Path], asked: Point) -> int:
+    """Checks nodes, or leaves it to a job; status 1 where something stands out."""
+    made = asked_check(asked)
+    launch = made.fleet.launch
+    planned = _planned(made)
+    if left_to_others(options, "check", asked, launch, made.results, planned):
+        return 0
+    kept = execute(made)
+    screen = partial(check, kept.record, kept.folder)
+    show.conclude(options, check_answer(kept.record), lambda: [kept.record], screen)
+    return 0 if kept.record.healthy else 1
+
+
+def _planned(made: AskedCheck) -> list[Planned]:
+    """Every run of a check that has time for all of them."""
+    folder, names = CheckFolder(made.results / machine_name(made.fleet.launch) / "check"), made.fleet.names
+    single: list[Measure] = ["all-reduce", "training"] if made.gpus > 1 else ["training"]
+    runs: list[tuple[Measure, tuple[str, ...]]] = [(measure, (name,)) for measure in single for name in names]
+    runs += [("pair", pair) for pairs in rounds(names) for pair in pairs]
+    return [(made.task(measure, *nodes), folder.run(measure, nodes)) for measure, nodes in runs]
+
+
+# The screen of a check: which nodes stand out and why, what was measured, by what it is judged.
+
+NAMED = 3  # outliers, and what was left out, without --all
+
+
+def check(made: Check, folder: CheckFolder) -> None:
+    """Runs, outliers first; the causes of those that the answer does not name; by what runs are judged."""
+    ordered = sorted(made.runs, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
+    if ordered:
+        show.listing(RUNS, ordered, by="outliers and the slowest, and the fastest", constant=True)
+    others = made.outliers if show.everything() else made.outliers[1:]
+    for outlier in show.first(others, NAMED):
+        causes = show.first(outlier.causes, 1)
+        why = "; ".join(
+            cause.evidence if cause.kind == "unknown" else f"{cause.kind}: {cause.evidence}" for cause in causes
+        )
+        show.say(f"{outlier.name}, {outlier.measure}: {outlier.found}. {why[0].upper()}{why[1:]}.")
+    for remark in show.first(made.remarks, NAMED):
+        show.say(f"Note on {remark.node} (not an outlier): {remark.cause.kind}: {remark.cause.evidence}.")
+    for sentence in show.first(made.left_out, NAMED):
+        show.say(f"Left out: {sentence}.")
+    _rule(made)
+    show.line(f"record: {folder.check}")
+
+
+_WHAT: dict[Measure, str] = {"all-reduce": "all-reduce", "training": "training step", "pair": "all-reduce of a pair"}
+
+
+def _time(time_s: float | None) -> str:
+    return "" if time_s is None else seconds_text(time_s)
+
+
+RUNS: list[Column[CheckedRun]] = [
+    Column("node", lambda run: " - ".join(run.nodes)),
+    Column("of", lambda run: _WHAT[run.measure]),
+    Column(">time", lambda run: "no end" if run.time_s is None else seconds_text(run.time_s)),
+    Column(">median", lambda run: _time(run.median_s), 6, "of the nodes."),
+    Column(">limit", lambda run: _time(run.limit_s), 7),
+    Column(">described", lambda run: _time(run.expected_s), 8),
+    Column("outlier", lambda run: "yes" if against(run) else ""),
+]
+
+
+def _rule(made: Check) -> None:
+    """By what runs are judged, and how much was tried."""
+    compared = any(run.limit_s is not None for run in made.runs)
+    limit = (
+        f"an outlier takes over {made.spreads:g} robust standard deviations, and over {made.floor:.0%}, more than the "
+        "nodes' median"
+    )
+    few = f"with fewer than {LEAST} runs of a kind, only failures and the described limits count"
+    show.say(f"sure: {limit if compared else few}.")
+    system = f"described: what {made.system} allows" if made.system else "no system is described (systems=NAME)"
+    pairs = f"; {made.pairs_tried} of {made.pairs} pairs were tried" * bool(made.pairs)
+    hidden = max(len(made.outliers) - 1, len(made.remarks), len(made.left_out)) > NAMED or len(made.runs) > show.ROWS
+    more = "; --all" * (hidden and not show.everything())
+    show.more(f"{duration(made.duration_s)} of {duration(made.budget_s)}{pairs}; {system}{more}")

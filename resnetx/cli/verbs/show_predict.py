@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
     PARTS,
@@ -39,6 +38,7 @@ from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
 from resnetx.table import ALWAYS, Column
+from resnetx.units import how_many
 
 if TYPE_CHECKING:
     from resnetx.api.grid import PredictedGrid

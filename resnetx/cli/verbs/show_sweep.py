@@ -15,7 +15,6 @@ from resnetx.cli import show
 from resnetx.cli.verbs.show_train import PHASES, ms, parts, show_commands, submitted
 from resnetx.errors import ConfigError
 from resnetx.record import Phases
-from resnetx.record.machine import how_many
 from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
@@ -31,7 +30,7 @@ from resnetx.reporting.study_points import (
 from resnetx.reporting.study_scaling import PARTS, Limits, MeasuredPartName, StepPart
 from resnetx.study import Point
 from resnetx.table import ALWAYS, Column
-from resnetx.units import duration
+from resnetx.units import duration, how_many
 
 
 def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:

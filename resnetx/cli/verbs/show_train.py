@@ -27,12 +27,12 @@ from resnetx.record import (
     TaskRecord,
     Warning,
 )
-from resnetx.record.machine import how_many, unit_of
+from resnetx.record.machine import unit_of
 from resnetx.reporting.explain import copies_text
 from resnetx.request import Request
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import duration, figure, si
+from resnetx.units import duration, figure, how_many, si
 
 # ---- train ----------------------------------------------------------------------------------------------------------
 # `train`: one point.

@@ -168,6 +168,8 @@ TREE_BY_SIZE = (  # the same in Simple
     *(0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9, 1),
 )
 POSTING_s = 1e-6
+# enqueue.cc takes fewer channels in LL where each would have less than 4 KiB (512 threads, 8 bytes each).
+LL_CHANNEL_BYTES = 4096
 # What LL carries at most, by the maker of the CPUs: of two nodes, and of more.
 LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 
@@ -195,7 +197,7 @@ def shape(operation: Operation) -> Shape:
 
 
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of NCCL 2.4 and later inside one node, but for the last five. Shares are of the rate of the links."""
+    """Of NCCL 2.4 and later inside one node, but for the last six. Shares are of the rate of the links."""
 
     mesh_hop_s: float = 3.4e-6  # a step of Simple over direct NVLinks
     switch_hop_s: float = 3.4e-6  # and through NVSwitches
@@ -219,6 +221,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_s: float = 4.5e-6  # of each GPU, where one process starts all of a node; NCCL 2.0 and later
     rccl_launch_s: float = 4.5e-6  # the same of AMD's
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
+    ll_channel_s_per_B: float = 0.0  # of each step of a tree of nodes in LL, for what a channel has of it
 
     def share(self, protocol: str, shape: Shape, on_nvlink: bool) -> float:
         """Of the links' rate, by protocol and operation; `on_nvlink`: else over PCI Express."""
@@ -293,6 +296,7 @@ class Algorithm:
     limit: str  # the link that sets the rate
     fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
     channels: int = 1
+    channel_bytes: int = 0  # there are fewer channels where each would have less
     settling: Settling | None = None  # None: the rate of large sizes is reached at once
     plateau: Plateau | None = None  # between nodes
     one_message: Channels | None = None  # of messages at once: what the largest takes by itself, if that is longer
@@ -333,7 +337,8 @@ class Algorithm:
         if self.settling:
             moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
         if self.fill_s_per_byte:
-            moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+            piece_bytes = max(size_bytes / self.channels, min(size_bytes, self.channel_bytes))
+            moving_s += self.fill_s_per_byte * min(piece_bytes, PIECE_BYTES)
         return moving_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
 
     def with_latency(self, factor: float) -> "Algorithm":
@@ -444,6 +449,9 @@ class NcclAlgorithms:
                 s_per_byte=max(tree.s_per_byte / each.tree_share, 2 / self._most_Bps(each)),
                 protocol=each.name,
                 by_size=each.tree_by_size,
+                fill_s_per_byte=self._tree_steps * self.fitted.ll_channel_s_per_B if each.name == "LL" else 0.0,
+                channels=2 * self.between.rings,  # trees have two for each card
+                channel_bytes=LL_CHANNEL_BYTES,
             )
             for each in protocols
         ]
@@ -590,8 +598,13 @@ class NcclAlgorithms:
         )
 
     def _tree_fixed_s(self, hop: Hop) -> float:
-        inside = sum(map(len, self.groups)) / self._nodes - 1
-        return hop.base_s + 2 * (inside * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop))
+        crossings = 2 * math.log2(self._nodes)
+        return hop.base_s + (self._tree_steps - crossings) * self._step_s(hop) + crossings * self._crossing_s(hop)
+
+    @property
+    def _tree_steps(self) -> float:
+        """Up and down: along the chain of a node, and from node to node."""
+        return 2 * (sum(map(len, self.groups)) / self._nodes - 1 + math.log2(self._nodes))
 
     def in_switch(self) -> Algorithm | None:
         """Each GPU sends all it has and receives its share of the sum, then sends that share and receives the rest.

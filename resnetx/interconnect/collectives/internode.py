@@ -17,7 +17,15 @@ from dataclasses import dataclass
 
 from resnetx.interconnect.collectives.rings import Hop
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import Provenance, Rails, SourcedValue, StorageSpec, System
+from resnetx.interconnect.systems.graph import (
+    Provenance,
+    Rails,
+    SourcedValue,
+    StorageSpec,
+    System,
+    by_node,
+    unlike_nodes,
+)
 from resnetx.interconnect.systems.paths import fair_shares
 from resnetx.operations import Operation
 from resnetx.units import in_GBps
@@ -53,6 +61,7 @@ class NodeNetwork:
 
     bandwidth_Bps: float
     latency_s: float  # one way, of a small message
+    rings: int  # one a card
     limit: str
     note: str
 
@@ -65,20 +74,6 @@ class NodeNetwork:
         if operation.along_a_chain:
             return self.crossing_s(hop) + (count - 1) * self.latency_s
         return handovers * count * self.crossing_s(hop)
-
-
-def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
-    """The devices of each node."""
-    nodes: dict[int, list[int]] = {}
-    for device in devices:
-        nodes.setdefault(system.node_of(device), []).append(device)
-    return [tuple(group) for group in nodes.values()]
-
-
-def unlike_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """One group of every kind: nodes are alike, so that the same ids within a node are the same to look at."""
-    per_node = len(system.gpus) // system.nodes
-    return list({tuple(device % per_node for device in group): group for group in reversed(groups)}.values())
 
 
 def join_nodes(
@@ -101,7 +96,7 @@ def join_nodes(
     latency_s = sum(link.wire.latency_s.value for _, _, link in flows[0].steps if link.wire.family == "network")
     staged = ", staged in host memory" if flows[0].staged else ""
     note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
-    return NodeNetwork(slowest_Bps * count, latency_s, limit, note)
+    return NodeNetwork(slowest_Bps * count, latency_s, count, limit, note)
 
 
 def _two_nodes(system: System, groups: Sequence[tuple[int, ...]], rails: Rails) -> list[list[tuple[str, int]]]:

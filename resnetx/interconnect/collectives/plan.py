@@ -25,14 +25,15 @@ The assumptions, and how much depends on each:
   part), far less than a copy engine. It decides how deep a DGX-1 falls at 5 GPUs: to 6.0 instead of 10.1 GB/s. NCCL 1
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
-- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 22 figures,
+- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 23 figures,
   such as 4.8 us for each GPU that one process starts, and that LL128 reaches 0.54 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.84 on Hopper (fitted; the source has 0.85).
 - Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`); reduction in switches takes there what
-  it takes inside one node, and the steps between nodes. Nothing is fitted to times between nodes; RCCL has Simple only.
+  it takes inside one node, and the steps between nodes; RCCL has Simple only. One figure is fitted to times between
+  nodes: a channel of a tree hands on in LL at 5.3 GB/s, step after step.
 - Between nodes, every network card that the library drives carries one ring, all of them equal shares, each from a GPU
   of its own; `internode` says which cards those are, and what a step between nodes costs. With in-switch reduction the
   nodes form two trees, in which a node sends all its data twice if there are more than two.
@@ -61,7 +62,7 @@ from resnetx.interconnect.collectives.algorithms import (
     fitted,
     time_of,
 )
-from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
+from resnetx.interconnect.collectives.internode import Groups, join_nodes
 from resnetx.interconnect.collectives.measured import (
     Calibration,
     ComparedTime,
@@ -82,6 +83,7 @@ from resnetx.interconnect.collectives.rings import (
 )
 from resnetx.interconnect.collectives.sends import NcclSends, leaving
 from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.graph import by_node, unlike_nodes
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS, Operation
@@ -155,12 +157,14 @@ class CollectivePlan:
         """What the library runs for `size_bytes`, by the uncalibrated model."""
         return self.algorithms[choices(self.algorithms, size_bytes)[0][0]]
 
-    def cost(self, size_bytes: float) -> Cost:
+    def time_s(self, size_bytes: float) -> float:
         """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
-        fastest = self.fastest(size_bytes)
         time_s = time_of(self.algorithms, choices(self.algorithms, size_bytes))
-        if self.calibration is not None:
-            time_s *= self.calibration.ratio(size_bytes)
+        return time_s if self.calibration is None else time_s * self.calibration.ratio(size_bytes)
+
+    def cost(self, size_bytes: float) -> Cost:
+        """The same with the bandwidths, and what limits them."""
+        fastest, time_s = self.fastest(size_bytes), self.time_s(size_bytes)
         algbw_Bps = size_bytes / time_s
         return Cost(time_s, algbw_Bps, algbw_Bps * self.bus_factor, fastest.name, fastest.limit)
 

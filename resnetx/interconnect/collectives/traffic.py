@@ -28,12 +28,11 @@ from itertools import pairwise
 from resnetx.choices import Lab
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.algorithms import Algorithm
-from resnetx.interconnect.collectives.internode import by_node
 from resnetx.interconnect.collectives.plan import CollectivePlan, socket_rate
 from resnetx.interconnect.collectives.rings import SOCKET, Ring, directions
 from resnetx.interconnect.collectives.sends import messages
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import SwitchSpec
+from resnetx.interconnect.systems.graph import SwitchSpec, by_node
 from resnetx.interconnect.systems.lab_network import LabNetwork, lab_network, tree
 from resnetx.interconnect.systems.paths import LinkFlow, Transport, backward, fair_shares, host_steps, to_host
 from resnetx.interconnect.systems.system import System

@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from resnetx.interconnect.systems.graph import System
 from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path
-from resnetx.record.machine import Unit
-from resnetx.units import size_text
+from resnetx.units import Unit, size_text
 
 # Groups among the times of pairs at one size: a gap counts beside the spread on its sides, and has to come back.
 #

@@ -44,7 +44,7 @@ from resnetx.interconnect.systems.paths import (
     to_host,
 )
 from resnetx.record.bench_record import CopyCell, CopyEnd, CopyFamily, Pair, Verdict
-from resnetx.record.machine import Unit
+from resnetx.units import Unit
 
 RELAYED_BYTES = 2**20  # of each piece that a relay passes on
 

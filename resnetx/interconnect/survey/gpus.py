@@ -29,7 +29,7 @@ from resnetx.interconnect.survey.survey import (
     slug,
     the_only,
 )
-from resnetx.interconnect.systems.system_file import parts_of, system_yaml
+from resnetx.interconnect.systems.system import parts_of, system_yaml
 from resnetx.loading import own_yaml
 from resnetx.settings.files import CONFIGS
 

@@ -25,7 +25,7 @@ from resnetx.formats.smi_topo import NvlinkPorts
 from resnetx.formats.topology_xml import C2c
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.system_file import MAX_COMPONENTS
+from resnetx.interconnect.systems.system import MAX_COMPONENTS
 from resnetx.loading import own_yaml
 from resnetx.settings.files import CONFIGS
 

@@ -27,7 +27,7 @@ from resnetx.interconnect.survey.survey import (
     switch_part,
 )
 from resnetx.interconnect.systems.graph import COMPONENTS, TABLES, UNITS, Link, SourcedValue, System, WireSpec
-from resnetx.interconnect.systems.system_file import ClusterEntry, SystemFile, shared_parts
+from resnetx.interconnect.systems.system import ClusterEntry, SystemFile, parts_table
 from resnetx.loading import is_bare_text
 
 # ---- text -----------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _wires(system: System) -> dict[str, WireSpec]:
     wires: dict[str, WireSpec] = {}
     for name in dict.fromkeys(link.part_name for link in system.links):
         specs = [link.wire for link in system.links if link.part_name == name]
-        shared = shared_parts()["links"].get(name)
+        shared = parts_table("links").get(name)
         first = next((wire for wire in specs if wire.duplex_Bps), specs[0])
         wires[name] = shared if shared and _but_for_a_link(shared) == _but_for_a_link(first) else first
     return wires
@@ -113,7 +113,7 @@ def _own_parts(file: SystemFile, wires: Mapping[str, WireSpec]) -> Iterator[str]
     own: dict[str, dict[str, dict[str, Any]]] = {}
 
     def add(table: str, name: str, part: Any) -> None:
-        if shared_parts()[table].get(name) != part:
+        if parts_table(table).get(name) != part:
             own.setdefault(table, {})[name] = _entry(part)
 
     for component in file.system.components:

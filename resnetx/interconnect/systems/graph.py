@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, overload
 import msgspec
 
 from resnetx.errors import ConfigError
-from resnetx.record.machine import CPU, Unit
+from resnetx.units import CPU, Unit
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
 # Parts of systems: GPUs, CPUs, switches, NICs, storage, links and networks, each figure with its source.
@@ -612,3 +612,17 @@ class System(msgspec.Struct, frozen=True, dict=True):
     def counted_links(self) -> Iterable[tuple[Link, int]]:
         """Each link with how many of it there are: of equal nodes once."""
         return self.equal.counted_links() if self.equal else ((link, 1) for link in self.links)
+
+
+def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
+    """The devices of each node."""
+    nodes: dict[int, list[int]] = {}
+    for device in devices:
+        nodes.setdefault(system.node_of(device), []).append(device)
+    return [tuple(group) for group in nodes.values()]
+
+
+def unlike_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """One group of every kind: nodes are alike, so that the same ids within a node are the same to look at."""
+    per_node = len(system.gpus) // system.nodes
+    return list({tuple(device % per_node for device in group): group for group in reversed(groups)}.values())

@@ -11,50 +11,482 @@ links:
   - {between: [gpu0..3, gpu0..3], link: nvlink1}                 # every pair once
   - {between: [gpu0, plx0], link: pcie3, lanes: 16}
 
-Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`system_file`).
+Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`links_of`).
 Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may add its own under `parts:`. Several nodes:
 `load(name, nodes=4, ...)`, or as the file's `cluster:` says: `nodes`, `network`, the `nics` used of each node, which of
 them the library drives for given GPUs (`rails`), and whether they read GPU memory (`gpu_direct`). An NVSwitch fabric is
 one switch, with all the lanes that a GPU has into it.
 
-What differs from a described system, in the links between GPUs or in how fast links are, is made of it: `steered`,
-`with_bandwidth`.
+Every refusal of a file names the line.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import combinations, count
+from itertools import combinations, permutations, product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, get_args
 
 import msgspec
-from msgspec.structs import replace
 
-from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.systems import system_file
-from resnetx.interconnect.systems.graph import FABRIC as FABRIC
-from resnetx.interconnect.systems.graph import Component as Component
+from resnetx.errors import ConfigError, FileError, shortened, unknown_name
 from resnetx.interconnect.systems.graph import (
+    COMPONENTS,
+    TABLES,
+    UNITS,
     ComponentSpec,
-    CpuSpec,
     EqualNodes,
+    Family,
     NetworkSpec,
     PhotonicSpec,
+    Provenance,
+    Rails,
     SourcedValue,
-    StorageSpec,
     WireSpec,
+    in_base_units,
 )
+from resnetx.interconnect.systems.graph import FABRIC as FABRIC
+from resnetx.interconnect.systems.graph import Component as Component
 from resnetx.interconnect.systems.graph import LaunchMode as LaunchMode
 from resnetx.interconnect.systems.graph import Library as Library
 from resnetx.interconnect.systems.graph import Link as Link
 from resnetx.interconnect.systems.graph import System as System
-from resnetx.interconnect.systems.paths import is_peer_nvlink
-from resnetx.interconnect.systems.system_file import SystemFile, shared_parts
-from resnetx.loading import is_file, name_fault
+from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS
 
-_shipped = cache(system_file.read)  # files that come with resnetx; the user's own may change from call to call
+# The YAML of systems and parts: keys carry units, and a mistake is refused in the units of the file, with its line.
+
+MAX_COMPONENTS = 2**12  # of a file; found by arithmetic, as gpu0..999999999 would fill the memory
+SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecond to above an exaFLOP/s
+
+
+def system_yaml(path: Path) -> YamlFile:
+    """The tree of such a file, and on which line each of its values stands."""
+    text = YamlFile(File(path, "a description of a system", YAML_BYTES), mistake=_mistake)
+    if not isinstance(text.tree, dict):
+        raise text.file.error("expected a mapping of settings")
+    return text
+
+
+def _mistake(text: YamlFile, _: Exception, path: Sequence[str | int], said: str, kind: Any) -> FileError:
+    """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""
+    said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
+    said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
+    if said.endswith("not one of the known values") and (known := _known(path)):
+        said = f"{said} ({', '.join(known)})"
+    elif "unknown field" in said:
+        said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
+    return text.error(in_file_units(path, text.tree), _keys_in_file_units(said))
+
+
+def _known(steps: Sequence[str | int]) -> tuple[str, ...]:
+    """The words that may stand at the end of a path."""
+    return get_args({"family": Family, "library": Library, 1: Provenance}.get(steps[-1]))
+
+
+def in_file_units(steps: Sequence[str | int], tree: Any) -> list[str | int]:
+    """A path whose keys are spelt as in the file: `latency_s` is looked for as `latency_us`."""
+    spelt: list[str | int] = []
+    for step in steps:
+        if isinstance(tree, dict) and step not in tree:
+            step = next((key for key in tree if in_base_units({key: [0]}).keys() == {step}), step)
+        spelt.append(step)
+        try:
+            tree = tree[step]
+        except (KeyError, IndexError, TypeError):
+            tree = None
+    return spelt
+
+
+def _keys_in_file_units(said: str) -> str:
+    """A sentence about keys in base units, with the first unit that a file may use for each."""
+    for suffix, (base, _) in UNITS.items():
+        said = re.sub(rf"(?<=\w){base}\b", suffix, said)
+    return said
+
+
+def expand(text: YamlFile, where: Sequence[str | int], name: str) -> list[str]:
+    """The names in a range: "gpu0..3" is gpu0 gpu1 gpu2 gpu3; any other name is itself."""
+    check_name(text, where, name)
+    match = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
+    if not match:
+        return [name]
+    first, last = int(match[2]), int(match[3])
+    if last < first or last - first >= MAX_COMPONENTS:
+        raise text.error(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
+    return [f"{match[1]}{number}" for number in range(first, last + 1)]
+
+
+def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
+    """Why no machine has a figure, or ""."""
+    if figure.stated is None or (zero_allowed and figure.stated == 0):
+        return ""
+    if not figure.stated > 0:
+        return "expected more than 0"
+    if not SMALLEST <= figure.stated <= LARGEST:
+        return f"no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units"
+    return ""
+
+
+def check_name(text: YamlFile, where: Sequence[str | int], name: str) -> None:
+    if fault := name_fault(name):
+        raise text.error(where, f"{shortened(name)}: {fault}")
+
+
+MAX_GPUS = 2**18  # of all nodes, as in the table of settings
+FARTHEST = 1e6  # place in a drawing
+
+
+class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file says of how many nodes its system has."""
+
+    nodes: int = 1
+    network: str | None = None
+    nics: int | None = None
+    rails: Rails = "nearest"
+    gpu_direct: bool | None = None  # may its network cards read GPU memory? null: as the network says
+
+
+class SystemFile(msgspec.Struct, frozen=True):
+    """A file: one node, what it says of several, and the networks that it adds."""
+
+    system: System
+    cluster: ClusterEntry
+    networks: dict[str, NetworkSpec]
+
+
+class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    gpu: str | None = None
+    switch: str | None = None
+    cpu: str | None = None
+    nic: str | None = None
+    storage: str | None = None
+    photonic: str | None = None
+    at: tuple[float, float] = (0, 0)
+    step: tuple[float, float] = (0, 0)  # from one component of a range to the next
+
+
+_FIELDS = {"about", "wiring", "library", "launch_mode", "components", "links", "parts", "cluster"}
+
+
+def read(path: Path) -> SystemFile:
+    text = system_yaml(path)
+    tree = text.tree
+    if fault := name_fault(path.stem):
+        raise text.file.error(f"a system has the name of its file, {path.stem}: {fault}")
+    if "grids" in tree:
+        raise text.error(["grids"], "a study, not a system; expected it as study=, where a verb takes that")
+    for key in tree:
+        if key not in _FIELDS:
+            raise text.error([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
+    for key in ("about", "wiring", "components", "links"):
+        if key not in tree:
+            raise text.error([], f"{key} is missing")
+    own = parts_of(text, tree.get("parts", {}), ["parts"])
+    parts = cache(lambda table: {**parts_table(table), **own.get(table, {})})  # a table is read where it is used
+    components = _components(text, parts)
+    links = links_of(text, parts("links"), components)
+    gpus = [component for component in components if component.kind == "gpu"]
+    if not gpus:
+        raise text.error(["components"], "components: expected at least one gpu")
+    others = [component for component in components if component.kind != "gpu"]
+    system = System(
+        name=path.stem,
+        about=text.convert(str, ["about"]),
+        library=text.convert(Library, ["library"], tree.get("library", "nccl2.4")),
+        components=(*gpus, *others),
+        links=links,
+        launch_mode=text.convert(LaunchMode, ["launch_mode"]) if "launch_mode" in tree else None,
+    )
+    cluster = text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {}))
+    if fault := nodes_fault(system, cluster.nodes):
+        raise text.error(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
+    return SystemFile(system=system, cluster=cluster, networks=own.get("networks", {}))
+
+
+def nodes_fault(system: System, nodes: int) -> str:
+    """Why a system cannot have so many nodes, as the end of a sentence; "" where it can."""
+    most = max(1, MAX_GPUS // len(system.gpus))
+    return "expected at least 1" if nodes < 1 else f"expected at most {most:,} of {system.name}" * (nodes > most)
+
+
+_read_once = cache(read)  # files that come with resnetx; the user's own may change from call to call
+
+
+@cache
+def parts_table(table: str) -> dict[str, Any]:
+    """The shared parts of one kind: `parts_table("gpus")["p100-sxm2-16gb"]`."""
+    text = system_yaml(CONFIGS / "system" / "parts" / f"{table}.yaml")
+    return parts_of(text, {table: text.tree}, [])[table]
+
+
+def parts_of(text: YamlFile, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
+    """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
+    if not isinstance(tables, Mapping):
+        raise text.error(where, "parts: expected tables of parts, as gpus or links")
+    found: dict[str, dict[str, Any]] = {}
+    for table, entries in tables.items():
+        at = [*where, table] if where else []
+        if table not in TABLES:
+            raise text.error(at, f"{table}: not a table of parts; known: {', '.join(TABLES)}")
+        if not isinstance(entries, Mapping):
+            raise text.error(at, f"{table}: expected parts by their names")
+        found[table] = {}
+        for name, entry in entries.items():
+            check_name(text, [*at, name], name)
+            given = in_base_units(entry) if isinstance(entry, Mapping) else entry
+            part = text.convert(TABLES[table], [*at, name], given)
+            _check_figures(text, [*at, name], part)
+            found[table][name] = part
+    return found
+
+
+def _check_figures(text: YamlFile, where: list[str | int], part: Any) -> None:
+    for field in part.__struct_fields__:
+        figure = getattr(part, field)
+        if not isinstance(figure, SourcedValue):
+            continue
+        null = figure.stated is None and field not in part.may_be_null
+        if fault := "null; expected a number" if null else figure_fault(figure, zero_allowed=field.endswith("_s")):
+            steps = in_file_units([*where, field], text.tree)
+            raise text.error(steps, f"{'.'.join(map(str, steps))}: {fault}")
+
+
+def _components(text: YamlFile, parts: Callable[[str], Mapping[str, ComponentSpec]]) -> list[Component]:
+    """The components that a file describes, ranges of names expanded, in its order."""
+    if not isinstance(text.tree["components"], Mapping):
+        raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
+    tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
+    components: dict[str, Component] = {}
+    for names_ in text.tree["components"]:
+        where = ["components", names_]
+        entry = text.convert(_ComponentEntry, where)
+        kinds = [kind for kind in COMPONENTS if getattr(entry, kind)]
+        if len(kinds) != 1:
+            raise text.error(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
+        table, part_name = tables[kinds[0]], getattr(entry, kinds[0])
+        if part_name not in parts(table):
+            error = unknown_name(kinds[0], part_name, parts(table), f"{names_}.{kinds[0]}")
+            raise text.error([*where, kinds[0]], str(error))
+        if any(abs(place) > FARTHEST for place in (*entry.at, *entry.step)):
+            raise text.error([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
+        names = expand(text, where, names_)
+        if len(components) + len(names) > MAX_COMPONENTS:
+            raise text.error(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
+        for index, name in enumerate(names):
+            if name in components:
+                raise text.error(where, f"{name}: described twice")
+            x, y = (entry.at[axis] + index * entry.step[axis] for axis in (0, 1))
+            components[name] = Component(name, part_name, parts(table)[part_name], x, y)
+    return list(components.values())
+
+
+# The links of a system's file, one of each pair of components and kind.
+#
+# - {between: [gpu0, gpu1..3], link: nvlink2, lanes: 2}         # lanes that carry traffic both ways
+# - {each: [gpu0..7, plx0..3], link: pcie3, lanes: 16}          # likewise; the first range shared out over the second
+# - {one_way: [gpu0, gpu1], link: nvlink2, lanes: 3}            # lanes from gpu0 to gpu1 alone
+# - {one_way: [gpu1, gpu0], link: nvlink2, through: ocs0}       # one lane back, by a circuit of a photonic switch
+#
+# Lanes one way and both ways of one pair and kind add up. Only GPUs may send each other more one way than the other:
+# what they exchange with a host, a switch or a network card goes both ways over the same link.
+
+MAX_LINKS = 2**16
+MAX_LANES = 2**10
+
+Where = list[str | int]
+
+
+class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    between: tuple[str, str] | None = None  # names or ranges: every one of the first with every one of the second
+    each: tuple[str, str] | None = None  # instead: the first range shared out evenly over the second
+    one_way: tuple[str, str] | None = None  # instead: as `between`, but from the first to the second alone
+    link: str
+    lanes: int = 1
+    peer: bool | None = None  # null: as the wire says
+    copy_GBps: SourcedValue | None = None  # of one lane, where this link differs from its kind
+    source: str | None = None  # null: the file's `wiring`
+    bridge: str | None = None  # the host bridge of a CPU that it goes into, where a CPU has several
+    through: str | None = None  # the photonic switch that joins its ends
+
+
+def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> tuple[Link, ...]:
+    """The links that a file describes, ranges expanded, each pair in the order of its components."""
+    if not isinstance(text.tree["links"], list):
+        raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
+    places = {component.name: index for index, component in enumerate(components)}
+    kinds = {component.name: component.kind for component in components}
+    links: dict[tuple[str, str, str], Link] = {}
+    stated: set[tuple[str, ...]] = set()
+    for number in range(len(text.tree["links"])):
+        where: Where = ["links", number]
+        entry = _entry(text, where, wires)
+        for first, second in _pairs(text, where, entry, MAX_LINKS - len(links)):
+            _check_ends(text, where, entry, first, second, kinds)
+            link = _link(text, where, wires, entry, first, second, places[first] > places[second])
+            pair = (link.a, link.b, link.part_name)
+            key = (first, second, link.part_name, "one way") if entry.one_way else pair
+            if key in stated:
+                raise text.error(where, f"links.{number}: {first} and {second} are linked twice; use lanes")
+            stated.add(key)
+            links[pair] = _added(text, where, links[pair], link) if pair in links else link
+    found = tuple(links.values())
+    _check_connected(text, components, found)
+    _check_fabrics(text, kinds, found)
+    _check_ports(text, components, found)
+    return found
+
+
+def _entry(text: YamlFile, where: Where, wires: Mapping[str, WireSpec]) -> _LinkEntry:
+    """One entry of `links`, with a known kind and a number of lanes that there may be."""
+    entry: _LinkEntry = text.convert(_LinkEntry, where)
+    name = ".".join(map(str, where))
+    if entry.link not in wires:
+        raise text.error(where, str(unknown_name("link", entry.link, wires, f"{name}.link")))
+    if not 1 <= entry.lanes <= MAX_LANES:
+        bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
+        raise text.error(where, f"{name}.lanes={entry.lanes}: expected {bound}")
+    return entry
+
+
+def _pairs(text: YamlFile, where: Where, entry: _LinkEntry, most: int) -> list[tuple[str, str]]:
+    """The pairs of components that one entry of `links` joins; `most`: as there may be."""
+    given = [ends for ends in (entry.between, entry.each, entry.one_way) if ends]
+    if len(given) != 1:
+        raise text.error(where, "links: expected one of `between`, `each` and `one_way`, with two names or ranges")
+    first, second = (expand(text, where, end) for end in given[0])
+    among = bool(entry.between) and first == second and len(first) > 1
+    joined = len(first) if entry.each else math.comb(len(first), 2) if among else len(first) * len(second)
+    if joined > most:
+        raise text.error(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
+    if not entry.each:
+        return list(combinations(first, 2) if among else product(first, second))
+    if len(first) % len(second):
+        raise text.error(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
+    share = len(first) // len(second)
+    return [(name, second[index // share]) for index, name in enumerate(first)]
+
+
+def _check_ends(
+    text: YamlFile, where: Where, entry: _LinkEntry, first: str, second: str, kinds: Mapping[str, str]
+) -> None:
+    """Refuses ends that are not there, or that cannot be joined so."""
+    name = ".".join(map(str, where))
+    if stranger := next((end for end in (first, second, entry.through or first) if end not in kinds), None):
+        raise text.error(where, f"{name}: no component is called {stranger}")
+    if first == second:
+        raise text.error(where, f"{name}: {first} is linked to itself")
+    if entry.through and kinds[entry.through] != "photonic":
+        raise text.error(where, f"{name}.through={entry.through}: a {kinds[entry.through]}; expected a photonic switch")
+    if switch := next((end for end in (first, second) if kinds[end] == "photonic"), None):
+        what = f"{switch} is a photonic switch, which ends no link; expected two GPUs and through: {switch}"
+        raise text.error(where, f"{name}: {what}")
+    if (entry.one_way or entry.through) and {kinds[first], kinds[second]} != {"gpu"}:
+        setting = "one_way" if entry.one_way else "through"
+        raise text.error(where, f"{name}.{setting}: {first} and {second} are not both GPUs; expected two GPUs")
+
+
+def _link(
+    text: YamlFile,
+    where: Where,
+    wires: Mapping[str, WireSpec],
+    entry: _LinkEntry,
+    first: str,
+    second: str,
+    turned: bool,
+) -> Link:
+    """What an entry says of two components; `turned`: the second one is described before the first."""
+    return Link(
+        a=second if turned else first,
+        b=first if turned else second,
+        part_name=entry.link,
+        wire=_wire(text, where, wires, entry),
+        lanes=0 if entry.one_way and turned else entry.lanes,
+        source=text.convert(str, ["wiring"]) if entry.source is None else entry.source,
+        bridge=entry.bridge or "",
+        lanes_back=None if not entry.one_way else entry.lanes if turned else 0,
+        through=entry.through or "",
+    )
+
+
+def _added(text: YamlFile, where: Where, link: Link, more: Link) -> Link:
+    """A link with the lanes of another entry about it."""
+    alike = ("wire", "bridge", "through")
+    if any(getattr(link, field) != getattr(more, field) for field in alike):
+        name = ".".join(map(str, where))
+        what = f"{link.a} and {link.b} have another entry with another peer, copy_GBps, bridge or through"
+        raise text.error(where, f"{name}: {what}; expected the same in both")
+    lanes, back = (link.lanes_from(end) + more.lanes_from(end) for end in (link.a, link.b))
+    source = link.source if link.source == more.source else f"{link.source}; {more.source}"
+    return msgspec.structs.replace(link, lanes=lanes, lanes_back=None if back == lanes else back, source=source)
+
+
+def _wire(text: YamlFile, where: Where, wires: Mapping[str, WireSpec], entry: _LinkEntry) -> WireSpec:
+    """The wire of one link: its kind's, with what this link's entry changes."""
+    wire = wires[entry.link]
+    if entry.peer is not None:
+        wire = msgspec.structs.replace(wire, peer=entry.peer)
+    if entry.copy_GBps is not None:
+        if entry.copy_GBps.stated is None:
+            raise text.error([*where, "copy_GBps"], "copy_GBps: expected a number; leave it out where it is not known")
+        figure = msgspec.structs.replace(entry.copy_GBps, stated=entry.copy_GBps.value * 1e9)
+        if fault := figure_fault(figure):
+            raise text.error([*where, "copy_GBps"], f"copy_GBps: {fault}")
+        wire = msgspec.structs.replace(wire, copy_Bps=figure, duplex_Bps=None)
+    return wire
+
+
+# ---- all of them ----------------------------------------------------------------------------------------------------
+
+
+def _check_connected(text: YamlFile, components: Sequence[Component], links: Sequence[Link]) -> None:
+    """Refuses components that no links connect to the first one."""
+    neighbours: dict[str, set[str]] = {component.name: set() for component in components}
+    for link in links:
+        for one, other in permutations({link.a, link.b, link.through} - {""}, 2):
+            neighbours[one].add(other)
+    seen: set[str] = set()
+    ahead = {components[0].name} if components else set()
+    while ahead:
+        seen |= ahead
+        ahead = {near for name in ahead for near in neighbours[name]} - seen
+    if alone := [component.name for component in components if component.name not in seen]:
+        raise text.error(
+            ["links"], f"links: nothing connects {', '.join(alone[:4])}{' ...' if len(alone) > 4 else ''} to the rest"
+        )
+
+
+def _check_fabrics(text: YamlFile, kinds: Mapping[str, str], links: Sequence[Link]) -> None:
+    """Refuses the chips of one NVSwitch fabric as switches of their own: a path would take only one of them."""
+    joined: dict[str, set[str]] = {}
+    for link in links:
+        for switch, gpu in ((link.a, link.b), (link.b, link.a)):
+            if link.wire.family == "nvlink" and (kinds[switch], kinds[gpu]) == ("switch", "gpu"):
+                joined.setdefault(switch, set()).add(gpu)
+    for a, b in combinations(joined, 2):
+        if len(joined[a] & joined[b]) > 1:
+            what = (
+                f"{a} and {b} join the same GPUs over NVLink; describe a fabric as one switch, with all lanes into it"
+            )
+            raise text.error(["links"], f"links: {what}")
+
+
+def _check_ports(text: YamlFile, components: Sequence[Component], links: Sequence[Link]) -> None:
+    """Refuses more circuits than a photonic switch has ports."""
+    circuits = Counter[str]()
+    for link in links:
+        circuits[link.through] += link.lanes_from(link.a) + link.lanes_from(link.b)
+    for component in components:
+        if isinstance(component.part, PhotonicSpec) and circuits[component.name] > component.part.ports.value:
+            what = f"{circuits[component.name]} lanes go through {component.name}, counted one way"
+            most = f"{component.part.ports.value:g}, as {component.part_name} has so many ports"
+            raise text.error(["links"], f"links: {what}; expected at most {most}")
+
+
+# ---- by name, and several nodes ------------------------------------------------------------------------------------
 
 
 def names() -> dict[str, str]:
@@ -80,7 +512,7 @@ def load(
         file = msgspec.structs.replace(file, cluster=cluster)
     nodes = cluster.nodes if nodes is None else nodes
     setting_types.check({"nodes": nodes})
-    if fault := system_file.nodes_fault(file.system, nodes):
+    if fault := nodes_fault(file.system, nodes):
         raise ConfigError(f"{name}: nodes={nodes}: {fault}")
     if nodes == 1:
         return file.system
@@ -93,12 +525,7 @@ def load(
 def described(name: str) -> SystemFile:
     """The file of a system: its one node, what it says of several, and the networks that it knows."""
     path = _path(name)
-    return _shipped(path) if path.parent == CONFIGS / "system" else system_file.read(path)
-
-
-def parts_table(table: str) -> dict[str, Any]:
-    """The shared parts of one kind: `parts_table("gpus")["p100-sxm2-16gb"]`."""
-    return system_file.shared_parts()[table]
+    return _read_once(path) if path.parent == CONFIGS / "system" else read(path)
 
 
 def _path(name: str) -> Path:
@@ -118,10 +545,15 @@ def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
     system = file.system
     network, nics = _plugged(file, nodes, network, nics)
-    port = _network_wire(file.networks[network], file.cluster.gpu_direct)
+    port = _network_wire(_networks(file)[network], file.cluster.gpu_direct)
     several = system.of_nodes(EqualNodes(system.components, system.links, nodes, network, nics, port))
     about = f"{nodes} nodes of: {system.about}"
     return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=file.cluster.rails)
+
+
+def _networks(file: SystemFile) -> dict[str, NetworkSpec]:
+    """Those that nodes of a system may be joined by."""
+    return {**parts_table("networks"), **file.networks}
 
 
 def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
@@ -136,10 +568,10 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
         )
     if network is None:
         raise ConfigError(
-            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(file.networks))}"
+            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(_networks(file)))}"
         )
-    if network not in file.networks:
-        raise unknown_name("network", network, file.networks, "network")
+    if network not in _networks(file):
+        raise unknown_name("network", network, _networks(file), "network")
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
     return network, nics
@@ -155,205 +587,3 @@ def _network_wire(network: NetworkSpec, gpu_direct: bool | None) -> WireSpec:
         latency_s=msgspec.structs.replace(network.latency_s, stated=network.latency_s.value / 2),
         peer=network.gpu_direct if gpu_direct is None else gpu_direct,
     )
-
-
-# ---- rearranged -----------------------------------------------------------------------------------------------------
-# Systems whose links between GPUs are others: as a photonic switch joins them for some traffic.
-#
-#     before = load("dgx1-v100")
-#     units = connectivity(before)                   # [i][j]: units that GPU j sends to GPU i with; 6 of each GPU
-#     after = steered(with_switch(before, "sip-mems-64"), moved, "AlexNet's gradients")
-#
-# A unit is one lane in one direction: of a DGX-1 with V100, 25 GB/s of NVLink 2. A GPU sends with as many units as it
-# has, to whichever GPUs a circuit leads; it may receive with more, if it has so many receivers. All else of the system
-# stays as described: what finds no unit goes over PCIe or through the host.
-#
-# Reference: Anderson et al. 2018, sections 2.1 and 2.2.
-
-Units = Sequence[Sequence[int]]  # [i][j]: units that GPU j sends to GPU i with
-
-
-def connectivity(system: System) -> tuple[tuple[int, ...], ...]:
-    """[i][j]: the units with which GPU j sends to GPU i."""
-    unit(system)  # refuses what has none
-    places = {gpu.name: index for index, gpu in enumerate(system.gpus)}
-    units = [[0] * len(places) for _ in places]
-    for link in direct_links(system):
-        a, b = places[link.a], places[link.b]
-        units[b][a] += link.lanes_from(link.a)
-        units[a][b] += link.lanes_from(link.b)
-    return tuple(map(tuple, units))
-
-
-def unit(system: System) -> Link:
-    """A link of one unit, whose rates are the unit's; refuses systems whose GPUs are not joined by one kind of link."""
-    if system.nodes > 1:
-        raise ConfigError(
-            f"{system.name}: several nodes; expected a system of one, whose links between GPUs are steered"
-        )
-    links = direct_links(system)
-    if not links:
-        raise ConfigError(
-            f"{system.name}: no link joins two of its GPUs directly, so there is nothing to steer; expected a system "
-            "with links from GPU to GPU, as dgx1-v100"
-        )
-    kinds = {link.wire: link for link in links}
-    if len(kinds) > 1:
-        names = ", ".join(dict.fromkeys(link.part_name for link in links))
-        raise ConfigError(f"{system.name}: its GPUs are joined by links of several rates ({names}); expected one kind")
-    if len({link.through for link in links}) > 1:
-        raise ConfigError(
-            f"{system.name}: of the links between its GPUs, some go through a photonic switch and others do not, or "
-            "through another one; expected all of them through one switch, or none"
-        )
-    return replace(links[0], lanes=1, lanes_back=None)
-
-
-def steered(system: System, units: Units, traffic: str) -> System:
-    """The system with these units instead of its own; `traffic`: what they are made for, in a few words."""
-    own = unit(system)
-    _check(system, units)
-    source = f"assumed: steered for {traffic}, from {system.name}"
-    links = list(_links(system, units, replace(own, source=source)))
-    replaced = set(direct_links(system))
-    others = [link for link in system.links if link not in replaced]
-    made = replace(
-        system,
-        name=f"{system.name}-steered",
-        about=f"{system.about}, steered for {traffic}",
-        links=(*links, *others),
-    )
-    if (switch := photonic(system)) and sum(map(sum, units)) > switch.ports.value:
-        raise ConfigError(
-            f"{system.name}: {sum(map(sum, units))} units in all, and its photonic switch has {switch.ports.value:g} "
-            "ports; expected at most as many units as ports"
-        )
-    return made
-
-
-def photonic(system: System) -> PhotonicSpec | None:
-    """The photonic switch between the GPUs; None where wires join them."""
-    name = next((link.through for link in direct_links(system) if link.through), None)
-    part = system.component(name).part if name else None
-    return part if isinstance(part, PhotonicSpec) else None
-
-
-def with_switch(system: System, part_name: str) -> System:
-    """The system with a photonic switch of this kind in all links between its GPUs."""
-    parts = shared_parts()["photonics"]
-    if part_name not in parts:
-        raise unknown_name("photonic switch", part_name, parts, "switch")
-    lanes = sum(map(sum, connectivity(system)))
-    if lanes > (ports := parts[part_name].ports.value):
-        raise ConfigError(
-            f"switch={part_name}: {ports:g} ports, and {system.name} has {lanes} units; choose a larger one"
-        )
-    if photonic(system):
-        raise ConfigError(f"switch={part_name}: the GPUs of {system.name} are joined by a photonic switch already")
-    across = [gpu.x for gpu in system.gpus]
-    below = min(component.y for component in system.components) - 0.7
-    taken = {component.name for component in system.components}
-    name = next(name for number in count() if (name := f"ocs{number}") not in taken)
-    switch = Component(name, part_name, parts[part_name], (min(across) + max(across)) / 2, below)
-    direct = set(direct_links(system))
-    links = tuple(replace(link, through=name) if link in direct else link for link in system.links)
-    return replace(system, components=(*system.components, switch), links=links)
-
-
-def direct_links(system: System) -> list[Link]:
-    """The links from GPU to GPU that copies between them take."""
-    gpus = {gpu.name for gpu in system.gpus}
-    return [link for link in system.links if {link.a, link.b} <= gpus and is_peer_nvlink(link)]
-
-
-def _links(system: System, units: Units, link: Link) -> Iterator[Link]:
-    """One link for each two GPUs that have a unit in either direction."""
-    for a, b in combinations(range(len(units)), 2):
-        out, back = units[b][a], units[a][b]
-        if out or back:
-            ends = {"a": system.gpus[a].name, "b": system.gpus[b].name}
-            yield replace(link, **ends, lanes=out, lanes_back=None if out == back else back)
-
-
-def _check(system: System, units: Units) -> None:
-    """Refuses what no switch can join: GPUs send with the units that they have."""
-    size = len(system.gpus)
-    if len(units) != size or any(len(row) != size for row in units):
-        raise ConfigError(f"units: expected {size} rows of {size}, one for each GPU of {system.name}")
-    if any(units[gpu][gpu] for gpu in range(size)) or any(cell < 0 for row in units for cell in row):
-        raise ConfigError("units: expected none from a GPU to itself, and no negative number")
-    if not any(map(any, units)):
-        raise ConfigError(f"units: none at all; expected at least one between two GPUs of {system.name}")
-    for gpu, (sends, has) in enumerate(zip(_sent(units), _sent(connectivity(system)), strict=True)):
-        if sends > has:
-            raise ConfigError(
-                f"units: GPU {gpu} sends with {sends}; expected at most {has}, as {system.name} has there"
-            )
-
-
-def _sent(units: Units) -> list[int]:
-    """The units that each GPU sends with."""
-    return [sum(column) for column in zip(*units, strict=True)]
-
-
-# ---- what if --------------------------------------------------------------------------------------------------------
-# Systems and plans that differ from described ones in one thing, for link sensitivity.
-
-T = TypeVar("T", bound=WireSpec | ComponentSpec)
-
-_RATES_OF_LINKS = ("bandwidth_Bps", "copy_Bps", "duplex_Bps", "kernel_Bps")
-# Of parts that carry something for GPUs: a CPU passes their traffic on, storage holds their input.
-_RATES_OF_PARTS: dict[type[ComponentSpec], tuple[str, ...]] = {
-    CpuSpec: ("staging_Bps", "staging_duplex_Bps", "peer_Bps"),
-    StorageSpec: ("bandwidth_Bps",),
-}
-
-
-def link_kinds(system: System) -> list[str]:
-    """The kinds of links that a system has, and of CPUs and storage, each once."""
-    components = (component for component, _ in system.counted_components())
-    parts = (component.part_name for component in components if type(component.part) in _RATES_OF_PARTS)
-    return list(dict.fromkeys([*(link.part_name for link, _ in system.counted_links()), *parts]))
-
-
-def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
-    """The system with all links (or CPU ports, or storage) of some kinds that many times as fast: {"nvlink1": 2}."""
-    for name in factors:
-        if name not in link_kinds(system):
-            raise unknown_name(f"kind of link of {system.name}", name, link_kinds(system), "what_if.bandwidth")
-    if system.equal is None:
-        links, components = _faster_links(system.links, factors), _faster_components(system.components, factors)
-        return replace(system, links=links, components=components)
-    nodes = system.equal
-    port = _faster(nodes.port, _RATES_OF_LINKS, factors[nodes.network]) if nodes.network in factors else nodes.port
-    links, components = _faster_links(nodes.links, factors), _faster_components(nodes.components, factors)
-    return system.of_nodes(replace(nodes, links=links, components=components, port=port))
-
-
-def _faster_links(links: Sequence[Link], factors: Mapping[str, float]) -> tuple[Link, ...]:
-    return tuple(
-        replace(link, wire=_faster(link.wire, _RATES_OF_LINKS, factors[link.part_name]))
-        if link.part_name in factors
-        else link
-        for link in links
-    )
-
-
-def _faster_components(components: Sequence[Component], factors: Mapping[str, float]) -> tuple[Component, ...]:
-    return tuple(
-        replace(
-            component, part=_faster(component.part, _RATES_OF_PARTS[type(component.part)], factors[component.part_name])
-        )
-        if component.part_name in factors and type(component.part) in _RATES_OF_PARTS
-        else component
-        for component in components
-    )
-
-
-def _faster(part: T, rates: Sequence[str], factor: float) -> T:
-    figures = {name: getattr(part, name) for name in rates}
-    return replace(part, **{name: _times(figure, factor) for name, figure in figures.items() if figure is not None})
-
-
-def _times(figure: SourcedValue, factor: float) -> SourcedValue:
-    return SourcedValue(figure.value * factor, "assumed", f"what if: {factor:g} times {figure.value:g}")

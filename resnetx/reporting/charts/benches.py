@@ -17,7 +17,6 @@ from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord
 from resnetx.record.bench_record import CopyCell, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
-from resnetx.record.machine import Unit, how_many
 from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, PairCosts
 from resnetx.reporting.bench_conclusions import collectives_of, which
 from resnetx.reporting.charts.figure import INK, Figure
@@ -42,7 +41,7 @@ from resnetx.reporting.charts.grammar import (
 )
 from resnetx.reporting.compared_benches import ratio_lines
 from resnetx.table import Cell, Record, Table
-from resnetx.units import size_text
+from resnetx.units import Unit, how_many, size_text
 
 
 def figures(records: Sequence[BenchRecord]) -> list[Figure]:

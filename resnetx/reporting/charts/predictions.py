@@ -15,7 +15,6 @@ from textwrap import wrap
 
 from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
-from resnetx.record.machine import Unit, how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.accuracy import point_words
 from resnetx.reporting.charts.figure import BARS, PAPER, QUIET, Figure, workload_colours
@@ -36,7 +35,7 @@ from resnetx.reporting.charts.grammar import (
 from resnetx.reporting.charts.step_parts import predicted_parts
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
 from resnetx.table import Record
-from resnetx.units import si, to_interval
+from resnetx.units import Unit, how_many, si, to_interval, unit_by_library
 
 MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not
 HEIGHT = 110

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
-from resnetx.record.machine import how_many
 from resnetx.record.prediction import PredictedPoint
 from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, SYSTEMS, Figure
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, table_of_records
@@ -18,7 +17,7 @@ from resnetx.reporting.explain_benches import ExplainedFigure
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, unit_of_point
 from resnetx.reporting.study_points import WORDS, StudyPoint, unit_of_points
 from resnetx.table import Record, Table
-from resnetx.units import percents, size_text, to_interval
+from resnetx.units import how_many, percents, size_text, to_interval
 
 COLOURS = {
     "useful": PART_COLOURS["compute"],

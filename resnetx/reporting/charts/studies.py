@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from resnetx.record.comparisons import Comparison
-from resnetx.record.machine import how_many
 from resnetx.reporting.charts.figure import INK, PART_COLOURS, QUIET, Figure, domain_with_foot
 from resnetx.reporting.charts.grammar import (
     Axis,
@@ -44,7 +43,7 @@ from resnetx.reporting.study_points import StudyPoint, samples_of, unit_of_point
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Record
-from resnetx.units import number, si
+from resnetx.units import how_many, number, si
 
 HEIGHT = 105
 MOST_NAMED = 40  # cases on one number of GPUs, each with its name: of more, no figure is read

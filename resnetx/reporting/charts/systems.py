@@ -13,7 +13,6 @@ from itertools import cycle
 import msgspec
 
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
-from resnetx.record.machine import how_many
 from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size, measured_dots, small_collectives
 from resnetx.reporting.charts.figure import FAMILIES, INK, PAPER, Figure, domain_with_foot
 from resnetx.reporting.charts.grammar import (
@@ -33,7 +32,7 @@ from resnetx.reporting.charts.grammar import (
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import table_of
 from resnetx.table import Record, Table
-from resnetx.units import si, to_interval
+from resnetx.units import how_many, si, to_interval
 
 
 @dataclass(frozen=True)

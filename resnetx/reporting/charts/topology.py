@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from resnetx.interconnect.systems.system import Component, Link, System, direct_links
+from resnetx.interconnect.systems.changed_systems import direct_links
+from resnetx.interconnect.systems.system import Component, Link, System
 from resnetx.reporting.charts.figure import PAPER, Figure
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
 from resnetx.table import Cell, Record, Table
