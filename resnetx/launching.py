@@ -97,7 +97,8 @@ SETTINGS = tagged("launch")  # that `launch_from` reads
 def refuse_unlaunched(tree: Mapping[str, Any]) -> None:
     """Refuses settings of a launcher where there is none, of what is to be measured."""
     for key in SETTINGS:
-        if tree.get("launcher") is None and tree.get(key) not in (None, 1):
+        one_alone = tree.get(key) == 1 and key in ("nodes", "jobs")
+        if tree.get("launcher") is None and tree.get(key) is not None and not one_alone:
             raise ConfigError(
                 f"{key}={tree[key]}: without a launcher, ranks run on this node alone; add launcher=slurm, or mpi, or "
                 "launcher=torchrun with node_rank= and rendezvous= on each node"

@@ -126,10 +126,11 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     run = run_settings_from(compose(own))
     requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
     bench_settings.refuse_unused(own, requests[0])
-    if requests[0].patterns and not (requests[0].collectives or requests[0].copies):
+    if not requests[0].collectives:
+        what = "pattern=" if requests[0].patterns else "copy="
         for key, value in workloads_asked.items():
-            raise ConfigError(f"{key}={value}: pattern= has messages of its own; leave {key} out, or add collective=")
-        if sizes == []:
+            raise ConfigError(f"{key}={value}: {what} has messages of its own; leave {key} out, or add collective=")
+        if sizes == [] and not requests[0].copies:
             raise ConfigError("size=none: a pattern needs the size of its problem; leave size out for its own")
     tasks = [
         BenchFile(
