@@ -146,6 +146,16 @@ def test_collectives_are_over_size_and_over_gpus(collectives):
     assert panel_of(found["allreduce_effective"])["layer"][1]["encoding"]["y"]["title"] == "GB/s"
 
 
+def test_marks_say_their_sizes_and_not_where_they_lie_beside_each_other(collectives):
+    for each in figures(collectives):
+        if "size_bytes" not in each.table.columns:
+            continue
+        said = [row["description"] for rows in specification(each.chart)["datasets"].values() for row in rows]
+        assert {row["size_bytes"] for row in each.table.records()} == {
+            int(size.replace(",", "")) for text in said for size in re.findall(r"size bytes ([\d,]+)", text)
+        }
+
+
 def test_two_systems_are_two_sides_of_one_figure_and_one_size_has_one():
     benches = resnetx.api.stored.read_benches(Path("results/lab/machines"))
     drawn = {figure.name: figure for figure in figures(benches)}

@@ -161,6 +161,8 @@ class Plot:
 
 def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown: Table | None = None) -> Figure:
     """A plot of a table, at all widths. `shown`: the data of the figure, where `table` is how they are drawn."""
+    if plot.tips and "description" not in table.columns:
+        plot, table = _described(plot, table)
     if plot.aside:
         plot, table = _side_by_side(plot, table)
     places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
@@ -185,6 +187,24 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
         chart.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=_PAGE.width)
     other = None if chart is wide else wide
     return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=other, narrow=narrow)
+
+
+def _described(plot: Plot, table: Table) -> tuple[Plot, Table]:
+    """Rows that say what they are, by the columns that a mark says: names as they are, numbers behind their column."""
+    places = [(column.replace("_", " ").replace("GBps", "GB/s"), table.columns.index(column)) for column in plot.tips]
+
+    def said(name: str, cell: Cell) -> str:
+        if isinstance(cell, str):
+            return f"{name} {cell}" if cell.isdigit() else cell
+        return "" if cell is None else f"{name} {_in_full(cell)}"
+
+    rows = [[*row, ", ".join(filter(None, (said(name, row[place]) for name, place in places)))] for row in table.rows]
+    plot = replace(plot, chart_only=(*plot.chart_only, "description"))
+    return plot, Table([*table.columns, "description"], rows, table.note, table.numbers)
+
+
+def _in_full(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
 AT = "at"  # the column of places side by side

@@ -32,7 +32,7 @@ from resnetx.reporting.charts.grammar import (
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import table_of
 from resnetx.table import Record, Table
-from resnetx.units import how_many, si, to_interval
+from resnetx.units import how_many, to_interval
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _mark(point: SystemPoint, a: str, b: str) -> _MarginMark | None:
     if margin is None or not point.intensity_per_gpu or point.gpus == 1:
         return None
     kind = lead(margin) if lead(margin) != "ahead" else f"{a if margin.value > 1 else b} ahead"
-    ends = f"{margin.low - 1:+.1%} to {margin.high - 1:+.1%}"
+    said = kind if kind.endswith("ahead") else "no difference shown"
     return _MarginMark(
         workload=point.workload,
         batch_size=point.batch_size,
@@ -192,7 +192,7 @@ def _mark(point: SystemPoint, a: str, b: str) -> _MarginMark | None:
         lead=kind,
         panel=", ".join(filter(None, [point.library, point.variant])),
         family=f"{point.workload.partition('/')[0]}/x" if "/" in point.workload else point.workload,
-        description=f"{point_words(point)}: {margin.value - 1:+.1%} ({ends}), {kind}",
+        description=f"{point_words(point)}: \u00d7{margin.value:.4g} ({margin.low:.4g} to {margin.high:.4g}), {said}",
     )
 
 
@@ -336,10 +336,8 @@ def _ends(rate: Estimate | None) -> Record:
 
 
 def _in_words(rate: Estimate) -> str:
-    if not rate.low < rate.high:
-        return f"{si(rate.value)} iterations/s"
-    value, low, high = to_interval(rate.value, rate.low, rate.high)
-    return f"{value} iterations/s ({low} to {high})"
+    ends = f" ({rate.low:.4g} to {rate.high:.4g})" * (rate.low < rate.high)
+    return f"{rate.value:.4g} iterations/s{ends}"
 
 
 def _unable(point: SystemPoint) -> list[str]:
