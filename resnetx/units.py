@@ -86,9 +86,9 @@ def two_ends(interval: Sequence[float]) -> list[str]:
     return [f"{float(f'{end:.2g}'):,g}" for end in interval]
 
 
-def off_by(error: float) -> str:
+def off_by(error: float, decimals: int = 1) -> str:
     """A relative error: "-3.5%"; from twice on as a factor, "2.4 times"."""
-    return f"{1 + error:.2g} times" if error >= 1 else f"{error:+.1%}"
+    return f"{1 + error:.2g} times" if error >= 1 else f"{error:+.{decimals}%}"
 
 
 def percents(shares: Mapping[K, float], by_itself: K | None = None) -> dict[K, int]:

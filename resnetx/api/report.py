@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
 
@@ -51,6 +51,13 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     Conclusions stand first, then figures and tables, which are files beside it, too. Any mixture of records has one
     page; studies alone have the fuller one, with every run, which they have in a folder of their own beside others.
     """
+    return written_report(results, settings)[0]
+
+
+def written_report(
+    results: Sequence[keywords.Text | MeasuredStudy], settings: Mapping[str, Any]
+) -> tuple[Path, str]:
+    """Writes the report; returns its page, and what it shows: "5 benches and 1 study"."""
     if not results:
         raise ConfigError("report: nothing given; expected folders written by `resnetx sweep`, `bench` or the like")
     given = asked("report", settings)
@@ -70,15 +77,20 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     if target:
         folders = [result.folder if isinstance(result, MeasuredStudy) else given_path(result) for result in results]
         copied = publish(folders, str(target))
-        return report(copied, **{"out": copied / "report", **given})
+        return written_report([copied], {"out": copied / "report", **given})
     known = {study.folder.resolve(): study.results for study in results if isinstance(study, MeasuredStudy)}
     studies = [entry for entry in found if entry.kind == "study"]
     if baseline is not None and not studies:
         raise ConfigError(f"baseline={baseline}: only for studies; {_plural(found)} have no speed-ups")
+    answered = len(left_out)
     if len(studies) == len(found) and not systems:
-        return _studies(studies, known, out, baseline, left_out)
-    folder = out or (_beside(paths[0], found) if found else Path("report"))
-    return _of_all(found, systems, known, folder, baseline, left_out)
+        page = _studies(studies, known, out, baseline, left_out)
+    else:
+        folder = out or (_beside(paths[0], found) if found else Path("report"))
+        page = _of_all(found, systems, known, folder, baseline, left_out)
+    unread = len(left_out) - answered
+    lacking = f", but for {unread} that could not be read" * bool(unread)
+    return page, counted([*found, *(Stored("system", Path(system.name)) for system in systems)]) + lacking
 
 
 def _plural(found: Sequence[Stored]) -> str:
@@ -134,15 +146,14 @@ def _of_all(
     results: Mapping[Path, Results],
     folder: Path,
     baseline: int | None,
-    answers: Sequence[str],
+    left_out: list[str],
 ) -> Path:
-    """The page of any mixture. `answers`: what was given and is no record, a sentence each."""
+    """The page of any mixture. `left_out`: what was given and is no record, a sentence each; it takes in more."""
     from resnetx.api import pages
     from resnetx.api.load import read_record
     from resnetx.traces import read_all
 
     parts: list[Part] = []
-    left_out = [*answers]
     by_kind = sorted(found, key=lambda each: _ORDER.index(each.kind) if each.kind in _ORDER else len(_ORDER))
     predicted = {entry.path: entry for entry in found if entry.kind == "prediction"}
     compared = {entry.path for entry in found if entry.kind == "system comparison"}
@@ -206,13 +217,13 @@ def _studies(
     results: Mapping[Path, Results],
     out: Path | None,
     baseline: int | None,
-    answers: Sequence[str],
+    unreadable: list[str],
 ) -> Path:
     """The page of studies, of which some are `known`; where `out` does not say, in the folder of the first one."""
     from resnetx.reporting import page
 
     folders = {study.path.resolve(): StudyFolder(study.path) for study in studies}
-    loaded, unreadable = [], [*answers]
+    loaded = []
     with progress.waiting("reading records and drawing"):
         for path, folder_of in folders.items():
             try:

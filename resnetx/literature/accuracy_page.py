@@ -16,6 +16,7 @@ from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.result import domains
 from resnetx.prediction.scaling import ANY, ONE_NODE, KindError, scaling_errors
 from resnetx.table import GENERATED, table
+from resnetx.units import off_by
 
 LOST = 0.9  # of linear scaling: what is below it loses
 
@@ -520,5 +521,5 @@ def _between_nodes_figures(rows: Sequence[CollectiveRow]) -> list[str]:
 
 
 def _cell(row: CollectiveRow) -> str:
-    shown = f"{row.measured:.3g} **{row.predicted:.3g}** {row.error:+.0%}"
+    shown = f"{row.measured:.3g} **{row.predicted:.3g}** {off_by(row.error, 0)}"
     return f"({shown})" if row.explained else shown

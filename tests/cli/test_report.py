@@ -77,7 +77,9 @@ def test_a_study_that_cannot_be_read_is_skipped_and_the_others_are_reported(stud
     broken.study.write_text('{"kind": "study", "sch')
     assert main(["report", str(above)]) == 0
     sentence = f"{broken.study}: truncated or not JSON"
-    assert f"skipped: {sentence}" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert f"skipped: {sentence}" in shown.err
+    assert "It shows 2 studies, but for 1 that could not be read." in shown.out
     text = (study_on_disk.report / "index.html").read_text()
     assert sentence in text
     assert "mine on node1" in text
@@ -130,7 +132,9 @@ def test_a_mixture_has_one_page_and_a_study_in_it_one_of_its_own(study_on_disk, 
     (above / "kept").mkdir()
     (above / "kept" / "prediction.json").write_text("{")
     assert main(["report", str(above), f"out={tmp_path / 'all'}"]) == 0
-    assert str(tmp_path / "all" / "index.html") in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert str(tmp_path / "all" / "index.html") in shown
+    assert "It shows 2 benches, 1 prediction and 1 study, but for 1 that could not be read." in shown
     text = (tmp_path / "all" / "index.html").read_text()
     assert "mine on node1" in text
     assert text.count("p2pBandwidthLatencyTest, 2 GPUs") == 2

@@ -175,20 +175,20 @@ def _named(found: Mapping[str, Mapping[str, str]]) -> None:
 
 def report_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Writes the page of what is given."""
-    from resnetx.api.report import report
+    from resnetx.api.report import written_report
 
     gc.disable()  # collecting among the records of thousands of runs frees nothing, and takes a twentieth of the time
     try:
-        written = report(*paths, **asked)
+        written, of = written_report(paths, asked)
     finally:
         gc.freeze()  # nor is it looked through once more at the end
         gc.enable()
     page = f"page: {written}"  # a line that is copied, however long it is
     if options.json:
-        show.json_lines([{"page": str(written)}], page)
+        show.json_lines([{"page": str(written), "of": of}], page)
         return 0
     show.line(page)
     if not options.quiet:
         show.say()
-        show.say("Open it in a browser; its figures and tables are files in the same folder.")
+        show.say(f"It shows {of}. Its figures and tables are files in the same folder.")
     return 0
