@@ -86,6 +86,11 @@ def two_ends(interval: Sequence[float]) -> list[str]:
     return [f"{float(f'{end:.2g}'):,g}" for end in interval]
 
 
+def off_by(error: float) -> str:
+    """A relative error: "-3.5%"; from twice on as a factor, "2.4 times"."""
+    return f"{1 + error:.2g} times" if error >= 1 else f"{error:+.1%}"
+
+
 def percents(shares: Mapping[K, float], by_itself: K | None = None) -> dict[K, int]:
     """Shares of a whole in whole percents that sum to 100: each rounded down, the rest to the largest remainders.
 

@@ -96,6 +96,19 @@ def _committed_code(monkeypatch):
     monkeypatch.setattr("resnetx.measure.study_runs.has_changes", lambda _: False)
 
 
+@pytest.fixture
+def kernel_files(tmp_path, monkeypatch):
+    """Writes the kernel's files of a machine (path -> text), which are then read instead of this one's."""
+    monkeypatch.setattr("resnetx.host._ROOT", tmp_path)
+
+    def write(files: dict[str, str]) -> None:
+        for path, text in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text + "\n")
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def preloaded_python(request, tmp_path_factory):
     """A Python that starts ranks without importing torch in each of them; torchrun is beside it."""

@@ -37,17 +37,10 @@ MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture
-def other_machine(tmp_path, monkeypatch):
-    """Writes the kernel's files of a machine with eight CPUs, which are then read instead of this one's."""
-    monkeypatch.setattr(host, "_ROOT", tmp_path)
+def other_machine(kernel_files, monkeypatch):
+    """A machine with eight CPUs, whose files it writes."""
     monkeypatch.setattr(host, "visible_cores", lambda: 8)
-
-    def write(files: dict[str, str]) -> None:
-        for path, text in files.items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text(text + "\n")
-
-    return write
+    return kernel_files
 
 
 def test_free_memory_is_what_the_tightest_limit_leaves_and_the_page_cache_is_free(other_machine):

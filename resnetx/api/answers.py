@@ -19,6 +19,7 @@ from resnetx.units import (
     how_many,
     in_ms,
     number,
+    off_by,
     on_cores,
     si,
     size_text,
@@ -202,6 +203,10 @@ def _step_s(batch: "TracedBatch") -> float:
 def check_answer(made: "Check") -> list[str]:
     """Whether anything stands out, and what, or else what the nodes reach."""
     nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
+    if not made.runs:
+        return [
+            f"Not checked: {made.nodes[0] if len(made.nodes) == 1 else nodes}: no run had time; give a larger budget=."
+        ]
     if made.healthy:
         reached = "; ".join(_reached(made))
         tried = f"{len(made.runs)} run{'s' * (len(made.runs) != 1)} in {duration(made.duration_s)}"
@@ -392,9 +397,10 @@ def accuracy_answer(checked: "Accuracy") -> list[str]:
         how_many(worst.gpus, unit_by_library(worst.library)),
     ]
     inside = f"; {sum(bool(point.covered) for point in judged)} of {len(judged)} measurements lie in the intervals"
+    longer = " as long as measured" * ((worst.error or 0.0) >= 1)
     return [
         f"Predicted steps are {mean:.1%} off those that {checked.node} measured, {cases}{inside * bool(judged)}.",
-        f"The worst: {worst.error:+.1%} for {', '.join(filter(None, where))}.",
+        f"The worst: {off_by(worst.error or 0.0)}{longer} for {', '.join(filter(None, where))}.",
     ]
 
 
@@ -519,7 +525,7 @@ def _of_checked(point: "CheckedPoint") -> str:
     if point.predicted_s is None or point.measured_s is None or point.error is None:
         return f"{words}: predicted {point.predicted_outcome}, measured {point.measured_outcome}"
     times = f"{time_text(point.predicted_s)} predicted, {time_text(point.measured_s.median)} measured"
-    return f"{words}: {times}, {round(point.error, 3) + 0.0:+.1%}"
+    return f"{words}: {times}, {off_by(round(point.error, 3) + 0.0)}"
 
 
 def _of_compared(point: "ComparedPoint") -> str:
@@ -573,9 +579,8 @@ def _of_mean(mean: "Mean") -> str:
 
 
 def _of_total(total: "Total") -> str:
-    errors = (
-        f"off by {total.mean_absolute_error:.1%} in the mean, {total.worst_error:+.1%} at worst ({total.worst_point})"
-    )
+    worst = f"{off_by(total.worst_error)} at worst ({total.worst_point})"
+    errors = f"off by {total.mean_absolute_error:.1%} in the mean, {worst}"
     inside = f"{total.covered} of {total.points} measurements in the interval"
     return f"{total.system}, {total.library}: {errors}; {inside}"
 

@@ -40,7 +40,7 @@ from resnetx.settings import setting_types as types
 from resnetx.settings.files import CONFIGS, choices, names, path_at_home, searching, settings
 from resnetx.settings.setting_types import key_of, value_word, written
 from resnetx.settings.table import TABLE, Setting
-from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
+from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, Verb, reads, refuse_unread
 
 if TYPE_CHECKING:
     from resnetx.study import Point
@@ -218,6 +218,9 @@ def _run(words: list[str]) -> int:
         print(overview())
         return 0
     name, verb = options.verb, VERBS[options.verb]
+    if options.help:
+        verb_help(verb, options)
+        return 0
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
     _refuse_flags(options)
@@ -362,7 +365,8 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
     for name, verb in VERBS.items():
         usage = f"resnetx {name} {f'[{verb.paths}] ' if verb.paths else ''}[--flag ...] [key=value ...]"
         own = verbs.add_parser(name, help=verb.about, usage=usage, add_help=False, allow_abbrev=False)
-        own.add_argument("-h", "--help", action=VerbHelp, verb=name, everything=everything)
+        own.add_argument("-h", "--help", action="store_true", help=HELP)
+        own.set_defaults(flags_in_full=own.format_help if everything else None)
         for flag, meaning in verb.flags.items():
             if flag == CFG:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
@@ -401,37 +405,33 @@ class _Parser(argparse.ArgumentParser):
 COLUMN, SHORT = 30, 20  # where the meaning of a setting begins, of all of them and of common ones
 
 
-class VerbHelp(argparse.Action):
+HELP = "show this help and exit; --help --all: every setting"
+
+
+def verb_help(verb: Verb, options: argparse.Namespace) -> None:
     """`resnetx VERB --help`: examples, flags, and the settings that most calls use; with `--all` every setting."""
-
-    def __init__(self, option_strings: list[str], dest: str, verb: str, everything: bool) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="show this help and exit; --help --all: every setting")
-        self._verb, self._everything = verb, everything
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
-        verb, width = VERBS[self._verb], width_of(sys.stdout)
-        with searching(getattr(namespace, "config_dir", None) or []):
-            defaults = dict(word.split("=", 1) for word in written(verb.own))
-            lines = [
-                setting._replace(default=defaults.get(setting.name, setting.default))
-                for setting in settings()
-                if reads(verb.settings, setting.name)
-            ]
-        shown = lines if self._everything else _common(lines, verb.common.split())
-        print(wrapped(f"{verb.about[0].upper()}{verb.about[1:]}.", width))
+    width, everything = width_of(sys.stdout), options.flags_in_full is not None
+    with searching(getattr(options, "config_dir", None) or []):
+        defaults = dict(word.split("=", 1) for word in written(verb.own))
+        lines = [
+            setting._replace(default=defaults.get(setting.name, setting.default))
+            for setting in settings()
+            if reads(verb.settings, setting.name)
+        ]
+    shown = lines if everything else _common(lines, verb.common.split())
+    print(wrapped(f"{verb.about[0].upper()}{verb.about[1:]}.", width))
+    print()
+    print("\n".join(_examples([(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples], width)))
+    if everything:
+        print(f"\n{options.flags_in_full().rstrip()}")
+    if shown:
         print()
-        print("\n".join(_examples([(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples], width)))
-        if self._everything:
-            print(f"\n{parser.format_help().rstrip()}")
-        if shown:
-            print()
-            print("\n".join(_lines(self._verb, shown, width, self._everything)))
-        if not self._everything:
-            more = len({setting.name for setting in lines} - {setting.name for setting in shown})
-            flags = " ".join(["-q", *(f"--{flag}" for flag in verb.flags)] if "json" in verb.flags else verb.flags)
-            print(f"\nflags: {flags}" if flags else "")
-            print(f"{f'{more} more settings' if more else 'flags in full'}: resnetx {self._verb} --help --all")
-        parser.exit()
+        print("\n".join(_lines(verb.name, shown, width, everything)))
+    if not everything:
+        more = len({setting.name for setting in lines} - {setting.name for setting in shown})
+        flags = " ".join(["-q", *(f"--{flag}" for flag in verb.flags)] if "json" in verb.flags else verb.flags)
+        print(f"\nflags: {flags}" if flags else "")
+        print(f"{f'{more} more settings' if more else 'flags in full'}: resnetx {verb.name} --help --all")
 
 
 def _examples(examples: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]:

@@ -520,9 +520,13 @@ class Quiet(Logged):
     """Warnings alone, as with -q; what is skipped in one go, before the answer."""
 
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
-        """Logs a note."""
-        if not _keep_skipped(text):
-            super().note(text, indent=indent, warning=warning)
+        """Prints a warning."""
+        if not _keep_skipped(text) and warning:
+            say(text, err, indent=indent)
+
+    def assumed(self, text: str) -> None:
+        """Keeps it for the record."""
+        _screen.assumed.append(text)
 
 
 class Terminal:

@@ -57,16 +57,13 @@ class ProfiledIterations:
 def find_iterations(found: Works, events: Iterable[Event], path: Path) -> ProfiledIterations:
     """The iterations of a profile; refused where it neither marks nor shows them. The path is for error messages."""
     trains = any(work.part == "node" for work in found.works)
-    if marked := sorted((event.ts, event.end) for event in events if _is_mark(event)):
+    marks = (event for event in events if STEP.fullmatch(event.name) and not event.kind.startswith("gpu"))
+    if marked := sorted((event.ts, event.end) for event in marks):
         _refuse_many(len(marked), path)
         return _of_marks(found, marked) if trains else ProfiledIterations(marked, "", trains)
     found_iterations = _of_training(found, path) if trains else _of_inference(found, path)
     _refuse_many(len(found_iterations.windows), path)
     return found_iterations
-
-
-def _is_mark(event: Event) -> bool:
-    return STEP.fullmatch(event.name) is not None and not event.kind.startswith("gpu")
 
 
 def _refuse_many(count: int, path: Path) -> None:

@@ -83,7 +83,10 @@ def check(path: Path, sample: Sample, batch_size: int, gpus: int) -> None:
         )
     largest = max(int(part.max()) for part in _parts(tokens))
     if largest >= sample.vocabulary:
-        raise ConfigError(_too_large(path, largest, sample.vocabulary))
+        raise ConfigError(
+            f"input.file={path}: has the token {largest}, but model.vocabulary={sample.vocabulary}; set that to at "
+            f"least {largest + 1}, or use another file"
+        )
 
 
 def make(path: Path, *, tokens: int, vocabulary: int, seed: int) -> None:
@@ -126,10 +129,3 @@ def _sequences(tokens: Tokens, length: int) -> int:
 def _parts(tokens: Tokens) -> Iterator[Tokens]:
     for begin in range(0, len(tokens), AT_ONCE):
         yield tokens[begin : begin + AT_ONCE]
-
-
-def _too_large(path: Path, token: int, vocabulary: int) -> str:
-    return (
-        f"input.file={path}: has the token {token}, but model.vocabulary={vocabulary}; set that to at least "
-        f"{token + 1}, or use another file"
-    )

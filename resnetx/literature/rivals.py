@@ -64,8 +64,8 @@ class Rivals:
 
     def _rival(self, case: ScalingCase, constants: dict[int, float]) -> Rival:
         """`constants`: the efficiency by the number of GPUs; none: it is 1."""
-        cases = self._others(case)
-        alike = [other for other in cases if self._kinds[id(other)] == case.kind]
+        cases, kind = self._others(case), case.kind
+        alike = [other for other in cases if self._kinds[id(other)] == kind]
         judged = alike if len(alike) >= FEWEST_POINTS else cases
         low, high = _quantiles(log(other.measured / _scaled(other, constants)) for other in judged)
         predicted = _scaled(case, constants)

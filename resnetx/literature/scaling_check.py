@@ -73,7 +73,7 @@ class ScalingCase:
     def publisher(self) -> str:
         return sources()[self.series.source].whose
 
-    @property
+    @cached_property
     def system(self) -> str:
         """Where it was measured, whatever memory the GPUs have."""
         return re.sub(r"-\d+gb\Z", "", self.series.system)
@@ -83,7 +83,7 @@ class ScalingCase:
         """One, or several, of any precision."""
         return "one node" if self.gpus <= self._one_node else "several nodes"
 
-    @property
+    @cached_property
     def left_out(self) -> str:
         """What is left out of the fits to it: its system; of several nodes, its program."""
         return self.system if self.gpus <= self._one_node else self.series.source

@@ -342,7 +342,7 @@ def by_roofline(
         origin="published",
         where=f"results/published/{model.file}",
         note=f"{gpu.about}{roofline.at_clock(clock_Hz)}: {model.source}",
-        error=model.longer_on(gpu, precision),
+        error=model.longer_on(gpu, precision, layers),
         faster=model.error_on(gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,

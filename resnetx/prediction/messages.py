@@ -172,7 +172,7 @@ def error_of(made: CollectivePlan, sizes_bytes: Sequence[int]) -> float:
     times_s = list(map(made.time_s, sizes_bytes))
     measured = [collective_errors.error_of(made, size_bytes).q90 for size_bytes in sizes_bytes]
     error = sum(time_s * error for time_s, error in zip(times_s, measured, strict=True)) / sum(times_s)
-    return max(error, BETWEEN_NODES) if made.system.nodes > 1 and made.calibration is None else error
+    return max(error, BETWEEN_NODES) if made.spans_nodes and made.calibration is None else error
 
 
 # The messages of a trace as they were measured, where `communication=trace` asks for them; no link is modelled.

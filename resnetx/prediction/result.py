@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from math import exp
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -77,7 +77,8 @@ def missing(
 
 def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, memory: Memory) -> PredictedPoint:
     """What is asked for, and nothing of what is predicted."""
-    workload, unknown = point.workload, known(Unknown(reason))
+    workload = point.workload
+    unknown: Any = known(Unknown(reason))
     request = Unknown("from an imported trace") if workload.request is None else _as_run(workload.request, point)
     intensity = (
         Unknown("from an imported trace, which has no activations")
@@ -102,34 +103,24 @@ def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, 
         reason=reason,
         memory_bytes=known(memory[0]),
         memory_capacity_bytes=known(memory[1]),
-        iteration_s=unknown,
-        interval_s=unknown,
-        interval_by_compute_s=unknown,
-        interval_by_scaling_s=unknown,
-        images_per_s=unknown,
-        speedup=unknown,
-        speedup_interval=unknown,
-        efficiency=unknown,
-        efficiency_interval=unknown,
-        baseline_gpus=unknown,
-        compute_s=unknown,
-        communication_s=unknown,
-        exposed_communication_s=unknown,
-        input_s=unknown,
-        input_error=unknown,
-        limited_by=unknown,
-        limit_share=unknown,
-        limiting_link=unknown,
-        link_share=unknown,
-        gpu=unknown,
-        compute_source=unknown,
         compute_note="",
         compute_where="",
-        compute_error=unknown,
-        communication_error=unknown,
+        **dict.fromkeys(_PREDICTED, unknown),
         sensitivity=[],
         timeline=[],
     )
+
+
+_OPEN = (
+    *("iteration_s", "interval_by_compute_s", "interval_by_scaling_s", "images_per_s", "speedup", "efficiency"),
+    *("communication_s", "exposed_communication_s", "communication_error", "limited_by", "limit_share"),
+    *("limiting_link", "link_share"),
+)  # of an open point: what is not decided
+_PREDICTED = (
+    *_OPEN,
+    *("interval_s", "speedup_interval", "efficiency_interval", "baseline_gpus", "compute_s", "input_s", "input_error"),
+    *("gpu", "compute_source", "compute_error"),
+)  # of a point that cannot run: what is null
 
 
 def _as_run(request: Request, point: Point) -> Request:
@@ -236,13 +227,6 @@ def opened(
         open_ends=undecided.ends,
     )
     return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))), undecided)
-
-
-_OPEN = (
-    *("iteration_s", "interval_by_compute_s", "interval_by_scaling_s", "images_per_s", "speedup", "efficiency"),
-    *("communication_s", "exposed_communication_s", "communication_error", "limited_by", "limit_share"),
-    *("limiting_link", "link_share"),
-)  # of an open point: what is not decided
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:

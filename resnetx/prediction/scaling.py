@@ -133,7 +133,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that.
 
-        Of the point's number of GPUs, not of `REFERENCE`.
+        Of the point's number of GPUs, not of `REFERENCE`. Rates that are as modelled make no point less sure.
         """
         kind, residual = scaling_kind(point), point.setting.residual
         _, nodes, _ = kind
@@ -142,7 +142,12 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             return self.of(*kind).times(doublings(point.gpus))
         alike = NO_PEERS if point.deployment.no_peers else nodes
         error = next(error for error in self.calibrated if alike.startswith(error.nodes))
-        return error.times(residual.octaves(point.gpus) ** 0.5)
+        error = error.times(residual.octaves(point.gpus) ** 0.5)
+        if not residual.as_modelled:
+            return error
+        plain = self.of(*kind).times(doublings(point.gpus))
+        slower, faster = min(error.slower, plain.slower), min(error.faster, plain.faster)
+        return msgspec.structs.replace(error, slower=slower, faster=faster)
 
     def of(self, exchange: str, nodes: str, feed: str) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few.

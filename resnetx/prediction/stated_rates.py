@@ -280,6 +280,12 @@ class Residual:
         further = max(1.0, min(gpus, self.node_gpus) / self.each_s.places[-1]) ** self.growth
         return _ring(gpus) * self.each_s.at(gpus) * further, exp(self.factor.at(gpus))
 
+    @property
+    def as_modelled(self) -> bool:
+        """Whether no known rate is clearly longer than modelled, or clearly shorter."""
+        factors = (abs(self.factor.at(gpus)) for gpus, _, _ in self.rates.by_gpus)
+        return max(self.each_s.values) == 0 and max(factors, default=0.0) <= CLEAR
+
     def octaves(self, gpus: int) -> float:
         """How far away the nearest count is whose rate is known; at least one, which is what errors are counted at."""
         return min((max(1.0, abs(log2(gpus / known))) for known, _, _ in self.rates.by_gpus), default=inf)

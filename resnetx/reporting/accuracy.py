@@ -24,7 +24,7 @@ from resnetx.reporting.study_results import MeasuredPoint, Results
 from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import Summary, derived, ratio
 from resnetx.table import Column
-from resnetx.units import how_many, unit_by_library
+from resnetx.units import how_many, off_by, unit_by_library
 from resnetx.variables import names_network
 
 LEAST_ALLOWED = 0.10  # of the measured time
@@ -308,8 +308,8 @@ def checked_columns(points: Sequence[CheckedPoint]) -> list[Column[CheckedPoint]
         Column(">runs", lambda point: f"{point.measured_s.n}" if point.measured_s else "0", 2),
         Column(
             ">error",
-            lambda point: "" if point.error is None else f"{point.error:+.1%}",
-            help="predicted / measured - 1.",
+            lambda point: "" if point.error is None else off_by(point.error),
+            help="predicted / measured - 1; from twice on predicted / measured.",
         ),
         Column("in interval", lambda point: _yes(point.covered), 8),
         Column("made before", lambda point: _yes(point.made_before), 1),
@@ -326,7 +326,7 @@ TOTALS: list[Column[Total]] = [
     Column("library", lambda total: total.library),
     Column(">cases", lambda total: f"{total.points}", 3, "on several GPUs; on one, a trace predicts itself."),
     Column(">mean |error|", lambda total: f"{total.mean_absolute_error:.1%}"),
-    Column(">worst", lambda total: f"{total.worst_error:+.1%}"),
+    Column(">worst", lambda total: off_by(total.worst_error)),
     Column("at", lambda total: total.worst_point, 2),
     Column(">bias", lambda total: f"{total.bias:+.1%}", 5, "the mean with its sign."),
     Column(

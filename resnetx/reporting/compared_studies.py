@@ -258,7 +258,8 @@ def _answer(comparison: Comparison) -> str:
     means = f" (geometric mean of {last.points} cases)" * (last.points > 1)
     if few == common:
         enough = comparison.enough_runs
-        remedy = f"repeats={enough} could decide all {common} common cases" if enough else "more repeats could"
+        cases = f"all {common} common cases" if common > 1 else "the common case"
+        remedy = f"repeats={enough} could decide {cases}" if enough else "more repeats could"
         return f"Not decided: {what}{means}, from too few runs; {remedy}."
     shown = (
         f"{different} of {common} common cases differ"

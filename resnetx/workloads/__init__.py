@@ -15,7 +15,7 @@ import msgspec
 
 from resnetx import choices, record
 from resnetx.request import Request
-from resnetx.workloads import counts
+from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import Layer, messages
 from resnetx.workloads.kinds import kind_of
 
@@ -75,11 +75,12 @@ def table(model: choices.Model, image_size: int) -> list[Layer]:
 
 @functools.lru_cache(maxsize=64)
 def _table(model: choices.Model, image_size: int) -> tuple[Layer, ...]:
-    return tuple(kind_of(model).table(model, image_size))
+    kept = tables.kept(model, image_size)
+    return tuple(traced(model, image_size) if kept is None else kept)
 
 
 def traced(model: choices.Model, image_size: int) -> list[Layer]:
-    """The same table as torch.fx finds it."""
+    """The same table as torch.fx finds it, or a program that runs the user's own model."""
     return kind_of(model).traced(model, image_size)
 
 

@@ -83,12 +83,8 @@ class Kind(ABC, Generic[Settings]):
 
     # ---- counting ----------------------------------------------------------------------------------------------------
 
-    def table(self, model: Settings, image_size: int) -> list[Layer]:
-        """The layers of the model in training: the stored or computed table, else what torch.fx finds."""
-        return tables.kept(model, image_size) or self.traced(model, image_size)
-
     def traced(self, model: Settings, image_size: int) -> list[Layer]:
-        """The same as torch.fx finds it; a `ConfigError` for images that the model cannot have."""
+        """The layers of the model in training, as torch.fx finds them; a `ConfigError` for images it cannot have."""
         from resnetx.workloads.layers import layers, without_elements
 
         with without_elements():
@@ -397,7 +393,7 @@ class PythonKind(Kind[PythonSettings]):
     def check(self, model: PythonSettings, image_size: int) -> None:
         user_file.check_named(model)
 
-    def table(self, model: PythonSettings, image_size: int) -> list[Layer]:
+    def traced(self, model: PythonSettings, image_size: int) -> list[Layer]:
         return user_file.counted(model, image_size).layers
 
     def notes(self, model: PythonSettings, image_size: int) -> list[str]:

@@ -42,14 +42,14 @@ def test_no_text_starts_one_in_another_way():
 
 
 @pytest.mark.slow
-def test_each_starts_so_and_says_what_it_takes():
-    """As `python -m` runs a module, all of them in one process that loads torch once."""
+def test_each_starts_so_and_says_what_it_takes(preloaded_python):
+    """As `python -m` runs a module, all of them in one process."""
     for needed in ("torch", "simpy"):
         pytest.importorskip(needed)
     names = [path.stem for path in BENCHMARKS]
     environment = {**os.environ, "PYTHONPATH": ""}
     ended = subprocess.run(
-        [sys.executable, "-c", HELP, *names], cwd=ROOT, env=environment, capture_output=True, text=True
+        [preloaded_python, "-c", HELP, *names], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     said = [line.split() for line in ended.stdout.splitlines()]
     assert [name for name, *_ in said] == names, ended.stderr[-500:]

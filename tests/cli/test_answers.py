@@ -129,7 +129,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def alike(capsys, here, monkeypatch):
-    """Runs a command, and judges what it concludes as its screen, with -q and as JSON."""
+    """Runs a command, and judges what it concludes as its screen, with -q and as JSON; typed again, if it does not."""
     concluded = []
     conclude = show.conclude
 
@@ -140,16 +140,14 @@ def alike(capsys, here, monkeypatch):
     def run(verb, words, most=None):
         assert main([verb, *words]) in (0, 1)
         shown = capsys.readouterr()
+        ((_, *given), more) = concluded[0] if concluded else ((None,), {})
         said = []
-        if not concluded:  # `report`, whose line is copied, however long it is
-            for flag in ("-q", "--json"):
-                assert main([verb, *words, flag]) == 0
-                said.append(capsys.readouterr().out)
-            return judge(shown.out, shown.err if most else "", *said, most or ONE)
-        (((_, *given), more),) = concluded
-        for options in (Namespace(json=False, quiet=True), Namespace(json=True)):
+        for flag, options in (("-q", Namespace(json=False, quiet=True)), ("--json", Namespace(json=True))):
             show.begin(options)
-            conclude(options, *given, **more)
+            if given:
+                conclude(options, *given, **more)
+            else:
+                main([verb, *words, flag])
             said.append(capsys.readouterr().out)
         return judge(shown.out, shown.err if most else "", *said, most or more.get("most", ONE))
 

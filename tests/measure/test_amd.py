@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import torch
 
-from resnetx import host, inputs, packages
+from resnetx import inputs, packages
 from resnetx.api import doctor
 from resnetx.choices import DaliInput, image_sample
 from resnetx.errors import ConfigError
@@ -136,24 +136,11 @@ def rocm(monkeypatch):
 
 
 @pytest.fixture
-def kernel(tmp_path, monkeypatch):
-    """Writes files of another machine's kernel: path -> text."""
-    monkeypatch.setattr(host, "_ROOT", tmp_path)
-
-    def write(files):
-        for path, text in files.items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text(text + "\n")
-
-    return write
-
-
-@pytest.fixture
-def two_gpus(kernel):
+def two_gpus(kernel_files):
     """A CPU and two GPUs, as the kernel's driver for computing lists them."""
     nodes = "sys/class/kfd/kfd/topology/nodes"
-    kernel({f"{nodes}/{node}/gpu_id": gpu_id for node, gpu_id in enumerate(("0", "28851", "23018"))})
-    kernel({f"{nodes}/{node}/properties": f"simd_count 1216\nunique_id {0xA0 + node}" for node in range(3)})
+    kernel_files({f"{nodes}/{node}/gpu_id": gpu_id for node, gpu_id in enumerate(("0", "28851", "23018"))})
+    kernel_files({f"{nodes}/{node}/properties": f"simd_count 1216\nunique_id {0xA0 + node}" for node in range(3)})
 
 
 # ---- torch's build --------------------------------------------------------------------------------------------------
@@ -311,12 +298,12 @@ def test_several_ranks_of_one_gpu_are_refused(rocm, monkeypatch):
         distributed._check_sharing()
 
 
-def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel, monkeypatch, tmp_path):
+def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel_files, monkeypatch, tmp_path):
     (tmp_path / "proc/self/ns").mkdir(parents=True)
     (tmp_path / "proc/self/ns/pid").symlink_to(nvidia._FIRST_PID_NAMESPACE)
     monkeypatch.setattr(nvidia, "run_pids", set)
-    kernel({"sys/module/amdgpu/version": "6.12.12", f"proc/{os.getpid()}/comm": "python"})
-    kernel({"sys/bus/pci/devices/0000:c1:00.0/local_cpulist": "0-47"})
+    kernel_files({"sys/module/amdgpu/version": "6.12.12", f"proc/{os.getpid()}/comm": "python"})
+    kernel_files({"sys/bus/pci/devices/0000:c1:00.0/local_cpulist": "0-47"})
     found = graphics_here(FourMi300s())
     assert found.driver == "6.12.12"
     gpu = found.gpus[1]
@@ -411,18 +398,18 @@ CARD = {"sys/bus/pci/devices/0000:c1:00.0/vendor": "0x1002", "sys/bus/pci/device
 NONE = SimpleNamespace(container=Unknown("none")), nvidia.no_graphics(Unknown("amdsmi is not installed"))
 
 
-def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypatch, tmp_path):
+def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel_files, two_gpus, monkeypatch, tmp_path):
     def verdict():
         return examination._gpu(*NONE)
 
-    kernel(CARD)
+    kernel_files(CARD)
     state, what, fix = verdict()
     assert (state, "torch is not built for them" in what, "rocmX.Y" in fix) == ("limited", True, True)
     monkeypatch.setattr(torch.version, "hip", HIP)
     assert "has not loaded amdgpu" in verdict()[1]
-    kernel({"sys/module/amdgpu/version": "6.12.12"})
+    kernel_files({"sys/module/amdgpu/version": "6.12.12"})
     assert verdict()[:2] == ("missing", f"AMD GPUs at 0000:c1:00.0, but {tmp_path}/dev/kfd is missing")
-    kernel({"dev/kfd": ""})
+    kernel_files({"dev/kfd": ""})
     state, what, fix = verdict()
     assert (state, fix) == ("limited", packages.install("rocm"))
     assert "2 of them can compute; driver 6.12.12" in what and "amdsmi is not installed" in what

@@ -5,7 +5,6 @@ import subprocess
 import pytest
 
 import resnetx
-from resnetx import host
 from resnetx.measure.machine import environment, host_facts
 from resnetx.record import Storage, Unknown
 from tests.sealed_part import sealed_part
@@ -49,18 +48,11 @@ def test_variables_that_libraries_read_are_kept_and_secrets_without_their_values
 
 
 @pytest.fixture
-def other_machine(tmp_path, monkeypatch):
-    """Writes the kernel's files of a machine, which are then read instead of this one's."""
-    monkeypatch.setattr(host, "_ROOT", tmp_path)
+def other_machine(kernel_files, monkeypatch):
+    """A machine that is not in a container, whose files it writes."""
     for name in ("APPTAINER_NAME", "KUBERNETES_SERVICE_HOST", "container"):
         monkeypatch.delenv(name, raising=False)
-
-    def write(files: dict[str, str]) -> None:
-        for path, text in files.items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text(text + "\n")
-
-    return write
+    return kernel_files
 
 
 def test_sockets_cores_and_numa_nodes_are_counted(other_machine):

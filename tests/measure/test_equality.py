@@ -24,7 +24,7 @@ STRATEGIES = [
 ]
 GPT = {"model": "gptx", "model.x": 2, "model.width": 16, "model.heads": 2, "model.seq": 8, "model.vocabulary": 11}
 FSDP = [{"strategy": "fsdp", "strategy.reshard": reshard} for reshard in (True, False)]
-IN_PARTS = [{"accumulate": 2}, {"optimizer": "adamw"}, {"accumulate": 2, "checkpointing": True}]
+IN_PARTS = [{"optimizer": "adamw"}, {"accumulate": 2, "checkpointing": True}]
 BROKEN = ["not reduced", "reduced twice", "sum, not mean", "slightly off", "stale", "equal weights"]
 
 
@@ -72,11 +72,14 @@ def test_transformers_equal_one_process_however_they_are_shared_out(compared):
 
 
 @pytest.mark.dist
-def test_no_breach_goes_unseen(compared):
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_no_breach_goes_unseen(compared, half):
+    """Half of all pairs, in which each strategy has three breaches, and each breach breaks two or three strategies."""
     cases = [
         ({**SMALL, **strategy, "batch_size": 11, "split": "uneven"}, breach)
-        for strategy in STRATEGIES
-        for breach in BROKEN
+        for number, strategy in enumerate(STRATEGIES)
+        for place, breach in enumerate(BROKEN)
+        if (number + place) % 2 == half
     ]
     for (settings, breach), found in zip(cases, compared(cases, 2), strict=True):
         assert not found["equal"], (settings["strategy"], breach)

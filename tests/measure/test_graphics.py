@@ -100,12 +100,6 @@ NONE = [[0, 0], [0, 0]]
 NOBODY = 2**22 + 1  # a process id that Linux never gives
 
 
-def wires(nvml: FakeNvml) -> list[list[str]]:
-    """The cells of the matrix of GPUs."""
-    lines = graphics_here(nvml).topology.splitlines()
-    return [line.split("\t")[1 : 1 + nvml.count] for line in lines[1:]]
-
-
 def test_gpus_are_described_and_what_nvml_does_not_support_is_unknown():
     found = graphics_here(FakeNvml(PAIR))
     assert found.driver == "570.86.15"
@@ -147,24 +141,6 @@ def test_a_record_takes_the_gpus_with_the_reasons_for_what_is_missing():
     assert [gpu.uuid for gpu in sealed.environment.gpus] == ["GPU-0", "GPU-1"]
     assert sealed.environment.gpus[0].mig is None
     assert "Not Supported" in sealed.unknown["environment.gpus.0.mig"]
-
-
-def test_direct_nvlinks_are_counted_pair_by_pair():
-    levels = [[pynvml.NVML_TOPOLOGY_SYSTEM] * 4] * 4
-    assert wires(FakeNvml(RING, levels=levels)) == [
-        ["X", "NV1", "SYS", "NV2"],
-        ["NV1", "X", "NV2", "SYS"],
-        ["SYS", "NV2", "X", "NV1"],
-        ["NV2", "SYS", "NV1", "X"],
-    ]
-
-
-def test_gpus_on_switches_are_joined_by_all_their_links():
-    assert wires(FakeNvml(NONE, switch_links=18)) == [["X", "NV18"], ["NV18", "X"]]
-
-
-def test_gpus_without_nvlink_are_joined_over_pcie():
-    assert wires(FakeNvml(NONE)) == [["X", "PIX"], ["PIX", "X"]]
 
 
 def test_the_fingerprint_tells_wirings_apart_and_not_machines():

@@ -139,7 +139,7 @@ def _verb(gpus: Sequence[int], plural: str) -> str:
 
 
 def check_(options: Namespace, _: list[Path], asked: Point) -> int:
-    """Checks nodes, or leaves it to a job; status 1 where something stands out."""
+    """Checks nodes, or leaves it to a job; status 1 where something stands out, or nothing was run."""
     made = asked_check(asked)
     launch = made.fleet.launch
     planned = _planned(made)
@@ -148,7 +148,7 @@ def check_(options: Namespace, _: list[Path], asked: Point) -> int:
     kept = execute(made)
     screen = partial(check, kept.record, kept.folder)
     show.conclude(options, check_answer(kept.record), lambda: [kept.record], screen)
-    return 0 if kept.record.healthy else 1
+    return 0 if kept.record.healthy and kept.record.runs else 1
 
 
 def _planned(made: AskedCheck) -> list[Planned]:

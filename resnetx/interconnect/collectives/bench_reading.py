@@ -532,7 +532,7 @@ def _low(plan: CollectivePlan, size_bytes: int) -> list[str]:
     """What to check, the likeliest first."""
     if plan.cost(size_bytes).time_s > 2 * size_bytes / plan.cost(2**30).algbw_Bps:  # mostly fixed times
         return [SLOW_HOST, POWER, NO_PEERS, OTHERS]
-    if plan.system.nodes > 1:
+    if plan.spans_nodes:
         return [NO_GPUDIRECT, FEWER_CARDS, OTHER_RINGS, NUMA, POWER, OTHERS]
     if any(link.wire.family == "nvlink" for link, _ in plan.system.counted_links()):
         return [OTHER_RINGS, NO_PEERS, FEWER_LINKS, ERRORS, POWER, OTHERS]

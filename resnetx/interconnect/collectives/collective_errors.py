@@ -386,8 +386,9 @@ def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
     """(system, kind, library, collective); what is published was measured with the transport that the library takes."""
     if plan.library == "gloo" or plan.transport == "socket":
         return "", SOCKETS, "", plan.collective
-    kind = kind_of(plan.system, plan.staged, over_links=plan.transport in ("auto", "peer"))
-    name = system_name(plan.system) if plan.transport == "auto" else ""
+    system, several = plan.system, plan.spans_nodes
+    kind = kind_of(system, plan.staged, over_links=plan.transport in ("auto", "peer"), several=several)
+    name = "" if plan.transport != "auto" else system_name(system) if several else system.node_name
     return name, kind, plan.library, plan.collective
 
 
@@ -473,13 +474,17 @@ def place_of(kind: str) -> Place:
     return "several hosts" if kind.startswith(_NODES) or kind.endswith(_RACK) else "one host"
 
 
-def kind_of(system: System, staged: bool, over_links: bool = True) -> str:
-    """What carries data between GPUs. `staged`: some of it in host memory; `over_links`: their own links may."""
+def kind_of(system: System, staged: bool, over_links: bool = True, several: bool = True) -> str:
+    """What carries data between GPUs. `staged`: some of it in host memory; `over_links`: their own links may.
+
+    `several`: the GPUs are in several nodes, if the system has several.
+    """
     about = system.gpu_part(0).about
     maker = next((maker for maker in ("NVIDIA", "AMD") if maker in about), "unknown")
-    if system.nodes > 1:
+    if system.nodes > 1 and several:
         port = next(link.wire for link, _ in system.counted_links() if link.wire.family == "network")
-        return f"{_NODES} of {maker} GPUs, network cards {'reading' if port.peer else 'without access to'} GPU memory"
+        chips = "AMD MI300" if system.gpu_part(0).chip.startswith("MI300") else maker  # RCCL runs others differently
+        return f"{_NODES} of {chips} GPUs, network cards {'reading' if port.peer else 'without access to'} GPU memory"
     kinds = {component.name: component.kind for component in system.components}
     found = set()
     for link in system.links:

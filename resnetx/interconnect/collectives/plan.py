@@ -136,6 +136,11 @@ class CollectivePlan:
         return 0.0 if self.launch_mode else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
 
     @cached_property
+    def spans_nodes(self) -> bool:
+        """Whether its GPUs are in several nodes: else it is as in a system of one."""
+        return len({self.system.node_of(gpu) for gpu in self.devices}) > 1
+
+    @cached_property
     def no_peers(self) -> bool:
         """Whether all that goes between GPUs of a node is staged in the host."""
         if not self.staged or self.transport == "host":
@@ -312,7 +317,7 @@ def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective
     """Refuses times in which what each GPU, or node, has to receive or send does not fit through all of its links."""
     if plan.library == "gloo":  # ranks of one host, which share its memory
         return
-    operation, several = OPERATIONS[plan.collective], len({plan.system.node_of(gpu) for gpu in plan.devices}) > 1
+    operation, several = OPERATIONS[plan.collective], plan.spans_nodes
     groups = by_node(plan.system, plan.devices) if several else [[gpu] for gpu in plan.devices]
     share = 1 - 1 / len(groups) if operation.in_parts else 1.0  # of the array
     most_Bps = min(_into(plan.system, group[0], several) for group in groups)

@@ -83,11 +83,9 @@ def driver_version() -> str | Unknown:
 def present() -> HostGpus:
     """The GPUs that the kernel offers for computing, which needs no library. Those of a control group alone, in one."""
     nodes = sorted(kernel_file(_KFD).glob("[0-9]*"), key=lambda folder: int(folder.name))
-    return HostGpus(tuple(_uuid(kernel_text(node / "properties")) for node in nodes if _is_gpu(node)))
-
-
-def _is_gpu(node: Any) -> bool:
-    return kernel_text(node / "gpu_id") not in ("", "0")  # a CPU's is 0, and one that may not be used cannot be read
+    no_gpu = ("", "0")  # one that may not be used, and cannot be read; a CPU
+    gpus = [node for node in nodes if kernel_text(node / "gpu_id") not in no_gpu]
+    return HostGpus(tuple(_uuid(kernel_text(node / "properties")) for node in gpus))
 
 
 def _uuid(properties: str) -> str:

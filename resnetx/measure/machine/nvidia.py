@@ -19,7 +19,6 @@ from typing import Any
 
 from resnetx.host import kernel_file, kernel_text
 from resnetx.measure.machine import amd
-from resnetx.measure.machine import amd as amd_graphics
 from resnetx.measure.machine.host_facts import HostGpus, run_pids
 from resnetx.packages import hip_version
 from resnetx.record import Gpu, GpuProcess, MemoryHealth, Unknown, known
@@ -188,14 +187,14 @@ def graphics_here(module: Any = None) -> Graphics:
 
 
 def _amd(amdsmi: Any) -> Graphics:
-    driver, opened = amd.driver_version(), amd_graphics.gpus_by_amdsmi(amdsmi)
+    driver, opened = amd.driver_version(), amd.gpus_by_amdsmi(amdsmi)
     if isinstance(opened, Unknown):
         return no_graphics(opened, driver)
     smi, places = opened
     handles = list(places.values())
-    gpus = [amd_graphics.gpu(smi, index, place, handle) for index, (place, handle) in enumerate(places.items())]
-    wires = amd_graphics.wires(smi, handles)
-    processes = _foreign(amd_graphics.processes(smi, handles))
+    gpus = [amd.gpu(smi, index, place, handle) for index, (place, handle) in enumerate(places.items())]
+    wires = amd.wires(smi, handles)
+    processes = _foreign(amd.processes(smi, handles))
     return Graphics(driver, gpus, processes, topology_text(gpus, wires), topology_fingerprint(gpus, wires))
 
 

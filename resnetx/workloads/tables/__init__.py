@@ -44,18 +44,14 @@ def kept_classifiers() -> Classifiers:
 
 def check_classifier(name: str) -> None:
     """Refuses a name that no classifier has; of another torchvision than the kept one, that one is asked."""
-    known = kept_classifiers().image_size
-    if name not in known and _is_kept_version():
-        raise unknown_name("torchvision classifier", name, known, "model.name")
+    kept = kept_classifiers()
+    if name not in kept.image_size and installed_version() in (kept.torchvision, ""):
+        raise unknown_name("torchvision classifier", name, kept.image_size, "model.name")
 
 
 def image_size(name: str) -> int | None:
     """The size of images that a classifier is made for, in pixels; None where that is not known."""
     return kept_classifiers().image_size.get(name)
-
-
-def _is_kept_version() -> bool:
-    return installed_version() in (kept_classifiers().torchvision, "")
 
 
 def installed_version() -> str:
