@@ -10,7 +10,7 @@ import msgspec
 
 from resnetx import workloads
 from resnetx.api import drawings
-from resnetx.choices import ModelChoice
+from resnetx.choices import ModelChoice, NoExchange
 from resnetx.compose import asked, compose, one_point, points_of
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError, convert
@@ -401,7 +401,8 @@ class _Asked:
     def _needed(self, table: Sequence[workloads.Layer], request: Request, samples: int) -> int:
         from resnetx.prediction.memory import step_bytes  # with NumPy, which nothing else here needs
 
-        return step_bytes(request, table, samples, request.strategy, gpus=self.gpus)
+        strategy = request.strategy if self.gpus > 1 else NoExchange()  # one rank sends nothing
+        return step_bytes(request, table, samples, strategy, gpus=self.gpus)
 
     def _made(self, family: str, model: ModelChoice, images: int, limit: str) -> Proposal:
         dials = {name: value for name, value in msgspec.structs.asdict(model).items() if name in ("x", "width", "seq")}

@@ -19,13 +19,21 @@ def test_two_families_come_within_5_percent_of_any_intensity_and_fit(intensity):
 
 def test_what_is_proposed_can_be_typed():
     (first, *_) = resnetx.describe(intensity=100, gpus=8, memory="16GB", convention="torch")
-    words = {name: int(value) if value.isdigit() else value for name, value in _words(first.settings)}
-    (typed,) = resnetx.describe(**words, convention="torch", gpus=8)
+    (typed,) = resnetx.describe(**_words(first.settings), convention="torch", gpus=8)
     assert (typed.workload, typed.intensity_per_gpu["8"]) == (first.workload, pytest.approx(first.on_each))
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_a_step_needs_the_memory_that_a_prediction_counts(gpus):
+    """One rank has no buckets of gradients."""
+    (first, *_) = resnetx.describe(intensity=100, gpus=gpus, memory="16GB")
+    (point,) = resnetx.predict(systems="dgx-a100", gpus=gpus, **_words(first.settings)).points
+    assert point.memory_bytes == first.memory_bytes
+
+
 def _words(settings):
-    return (word.split("=") for word in settings.split())
+    words = (word.split("=") for word in settings.split())
+    return {name: int(value) if value.isdigit() else value for name, value in words}
 
 
 @pytest.mark.slow
