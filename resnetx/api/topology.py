@@ -30,6 +30,7 @@ from resnetx.interconnect.collectives import plan as collective
 from resnetx.interconnect.collectives.measured import UNCALIBRATED, Calibration, SizeCurve
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.graph import by_node
 from resnetx.interconnect.systems.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedClass
@@ -220,14 +221,17 @@ def store(found: Answer, folder: Path) -> None:
 
 def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:
     """An all-reduce through the host of a box whose class is told: what such a box measured, for what is described."""
-    no_peers = Deployment(plan.system, plan.library, plan.transport).no_peers
-    if plan.collective != "allreduce" or calibration is not None or not no_peers:
+    deployment = Deployment(plan.system, plan.library, plan.transport)
+    if plan.collective != "allreduce" or calibration is not None or not deployment.no_peers:
         raise ConfigError(
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
             "collective=allreduce without calibration=, on such GPUs (transport=host makes them so); leave it out"
         )
-    told, gpus = STAGED[box], len(plan.devices)
-    ratios = {size: log(told.allreduce_s(size, gpus) / plan.cost(size).time_s) for size in TOLD_BYTES}
+    told, gpus, in_node = STAGED[box], len(plan.devices), max(map(len, by_node(plan.system, plan.devices)))
+    network_Bps = deployment.network_Bps(plan.devices)
+    ratios = {
+        size: log(told.allreduce_s(size, gpus, in_node, network_Bps) / plan.cost(size).time_s) for size in TOLD_BYTES
+    }
     law = Calibration(
         f"staged={box}, {told.source}",
         STAGED_RATES,

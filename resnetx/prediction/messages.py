@@ -11,8 +11,8 @@ from resnetx.choices import After, Bucket, Fsdp, Layerwise, Server, Strategy, Ze
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.collectives.plan import CollectivePlan
-from resnetx.prediction.scaling import known_counts
-from resnetx.prediction.scenario import SHOWN_BY, SHOWN_BY_RATES, Point, StagedPaths
+from resnetx.prediction.scaling import shown_by_rates
+from resnetx.prediction.scenario import SHOWN_BY_RATES, Point, StagedPaths
 from resnetx.prediction.step import COPY_SHARE, UNEXPLAINED, Compute, HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
 from resnetx.record.bench_record import ELEMENT_BYTES
@@ -102,8 +102,8 @@ def of_point(point: Point, computed: Compute) -> Exchange:
         return server_exchange(point, computed, bytes_each)
     if isinstance(strategy, Zero1 | Fsdp):
         return sharded_exchange(point, computed, bytes_each, ELEMENT_BYTES[point.setting.gathered])
-    paths = deployment.staged_on(point.gpus)
-    if paths is None and deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
+    paths = point.paths
+    if paths is None and point.no_peers and shown_by_rates(point):
         paths = SHOWN_BY_RATES
     if paths is not None:
         if deployment.bandwidth or deployment.latency != 1:
@@ -112,7 +112,7 @@ def of_point(point: Point, computed: Compute) -> Exchange:
                 "paths through the host are used; leave it out"
             )
         sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return staged(paths, sent_bytes, point.gpus, deployment.library, computed.step.names[0])
+        return staged(paths, sent_bytes, point, computed.step.names[0])
     arguments = (workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps)
     made = deployment.exchanges.get((point.devices, *arguments))
     if made is None:
@@ -152,13 +152,14 @@ def exchange(
     )
 
 
-def staged(paths: StagedPaths, gradient_bytes: int, gpus: int, library: str, first_layer: str) -> Exchange:
+def staged(paths: StagedPaths, gradient_bytes: int, point: Point, first_layer: str) -> Exchange:
     """All gradients through the host when the backward pass has ended: published boxes show no overlap."""
-    message = TimedMessage((first_layer,), paths.allreduce_s(gradient_bytes, gpus))
+    in_node, network_Bps = max(point.ranks_of_nodes), point.deployment.network_Bps(point.devices)
+    message = TimedMessage((first_layer,), paths.allreduce_s(gradient_bytes, point.gpus, in_node, network_Bps))
     return Exchange(
         HashedTuple((message,)),
         (gradient_bytes,),
-        library,
+        point.deployment.library,
         paths.error,
         paths.source,
         paths.link,
@@ -374,7 +375,7 @@ def sharded_exchange(point: Point, computed: Compute, bytes_each: int, gathered_
             f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
             "with train, or predict it for GPUs"
         )
-    if point.deployment.staged_on(point.gpus) is not None or point.deployment.no_peers:
+    if point.no_peers:
         raise ConfigError(
             f"strategy={strategy.kind} on {point.deployment.described.name}, whose GPUs are no peers: only all-reduce "
             "is known through the host; use strategy=bucket"

@@ -56,7 +56,7 @@ def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedP
     if (undecided := left_open(point)) is not None:
         return opened(undecided, *simulated_ends(undecided), memory, base)
     iteration = simulated(point)
-    changes = point.setting.sensitivity and point.deployment.staged_on(point.gpus) is None
+    changes = point.setting.sensitivity and point.paths is None
     return predicted(iteration, memory, base, _sensitivity(iteration) if changes else [])
 
 

@@ -25,6 +25,7 @@ from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.scaling import (
     ANY,
     LEVEL,
+    ONE_NODE,
     KindError,
     Undecided,
     group_text,
@@ -321,7 +322,7 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
         "as the trace varies" if measured else f"steps vary by {variation(point):.1%}"
     )
     whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
-    if point.deployment.staged_on(point.gpus) is None and compared != group_text(*scaling_kind(point)):
+    if compared not in (group_text(*scaling_kind(point)), point.paths and point.paths.link):
         whose = f"taken to be as of image networks under DDP ({whose})"
     return (
         PredictionInput(
@@ -341,12 +342,11 @@ def _compared(point: Point) -> str:
     and of transformers by DDP and FSDP. What nothing was compared with has a name that no domain has.
     """
     request, strategy, kind = point.workload.request, point.workload.strategy.kind, scaling_kind(point)
-    paths = point.deployment.staged_on(point.gpus)  # how GPUs that are no peers share the host
     if point.deployment.on_cpus or point.deployment.lab is not None:
         alike = point.gpus == 2 and strategy in ("bucket", "layerwise", "after")
         return _GLOO if alike else f"strategy={strategy} over gloo between {how_many(point.gpus, 'rank')}"
-    if paths is not None and strategy == "bucket":
-        return paths.link
+    if point.paths is not None and strategy == "bucket":
+        return point.paths.link if kind[1] == ONE_NODE else f"{point.paths.link}, {kind[1]}"
     model, nodes = None if request is None else request.model, kind[1].partition(",")[0]
     like = "images" if model is None else model.scales_like
     if like == "transformers" and strategy in _TRANSFORMERS:

@@ -188,8 +188,12 @@ def variation(point: Point) -> float:
 
 
 def is_known_server(kind: ScalingKind) -> bool:
-    """Whether the median of all published rates is nearer to the published ones of a kind than a model of its ranks."""
-    return kind == ("server", "one node", "none")
+    """Whether the median of all published rates is nearer to the published ones of a kind than a model of its ranks.
+
+    They are of one node; on several its ranks wait no less.
+    """
+    exchange, _, feed = kind
+    return (exchange, feed) == ("server", "none")
 
 
 def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
@@ -379,10 +383,15 @@ def left_open(point: Point) -> Undecided | None:
         or not point.workload.gradients
     ):
         return None
-    return _staged(point) if point.deployment.no_peers else _one_process(point)
+    return _staged(point) if point.no_peers else _one_process(point)
 
 
-def known_counts(point: Point) -> list[int]:
+def shown_by_rates(point: Point) -> bool:
+    """Whether the rates of several numbers of GPUs of one node say all of what messages take there."""
+    return len(point.ranks_of_nodes) == 1 and len(_known_counts(point)) >= len(SHOWN_BY)
+
+
+def _known_counts(point: Point) -> list[int]:
     """Numbers of GPUs of one node whose rates are known."""
     rates = point.workload.scaled.by_gpus if point.workload.scaled else ()
     return [count for count, _, _ in rates if count <= point.deployment.node_gpus]
@@ -390,9 +399,9 @@ def known_counts(point: Point) -> list[int]:
 
 def _staged(point: Point) -> Undecided | None:
     """GPUs that are no peers, of which neither the user nor a measurement says how they share the host."""
-    deployment, gpus, known = point.deployment, point.gpus, known_counts(point)
-    shown = gpus in known or len(known) >= len(SHOWN_BY)
-    if shown or deployment.measured_on(gpus) is not None or deployment.staged_on(gpus) is not None:
+    deployment, gpus, several = point.deployment, point.gpus, len(point.ranks_of_nodes) > 1
+    shown = _is_shown(point) if several else gpus in _known_counts(point) or shown_by_rates(point)
+    if shown or deployment.measured_on(gpus) is not None or point.paths is not None:
         return None
     boxes = (fastest_paths(deployment.bus_Bps), STAGED["shared"])
     fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)

@@ -4,17 +4,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from math import log
+from math import inf, log
 from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx.choices import Lab, Strategy
-from resnetx.interconnect.collectives.internode import Supply, from_host, from_storage
+from resnetx.interconnect.collectives.internode import Supply, from_host, from_storage, join_nodes
 from resnetx.interconnect.collectives.measured import Calibration, MeasuredCollective
 from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan, with_latency
 from resnetx.interconnect.collectives.published import ladder
 from resnetx.interconnect.systems.changed_systems import with_bandwidth
+from resnetx.interconnect.systems.graph import by_node
 from resnetx.interconnect.systems.paths import Transport, are_peers
 from resnetx.interconnect.systems.system import System
+from resnetx.operations import OPERATIONS
 from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
 from resnetx.prediction.step import HashedTuple, Overlap
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 #
 #     STAGED["shared"].allreduce_s(gradient_bytes, gpus=8)
 #
-# A ring of n GPUs takes 2(n-1)/n x bytes x n^p / rate. Published boxes are of two classes: in one all GPUs share a
+# A ring of n GPUs takes 2(n-1)/n x bytes x n^p / rate. On several nodes n^p is of the GPUs of one, and their network
+# may be slower. Published boxes are of two classes: in one all GPUs share a
 # path, whose rate is the sum of theirs (p = 1), in the other each has its own (p = 0). No description tells which a
 # box is: `staged=` says it, or all-reduces on 2 and 4 GPUs show it. Nothing overlaps with computing.
 # `results/published/staged.yaml` has the rates that the constants are fitted to, one box of each class, and two more:
@@ -56,9 +59,10 @@ class StagedPaths:
     power: float  # of the number of GPUs, with which the share of each falls
     faster: float = 0.0  # ln of how many times as fast a message may be, where that is more than the error
 
-    def allreduce_s(self, size_bytes: float, gpus: int) -> float:
-        shared: float = gpus**self.power
-        return 2 * (gpus - 1) / gpus * size_bytes * shared / self.rate_Bps
+    def allreduce_s(self, size_bytes: float, gpus: int, in_node: int | None = None, network_Bps: float = inf) -> float:
+        """`in_node`: of the GPUs, those of one node, by default all; else its ring also goes over a network."""
+        shared: float = (in_node or gpus) ** self.power
+        return 2 * (gpus - 1) / gpus * size_bytes * max(shared / self.rate_Bps, 1 / network_Bps)
 
 
 # The errors are what nine of ten messages are within in the steps of the box that shares a path, networks left out. A
@@ -243,10 +247,10 @@ class Deployment:
 
     @cached_property
     def no_peers(self) -> bool:
-        """Whether all that NCCL sends between GPUs of this one node is staged in the host."""
-        if self.on_cpus or self.lab or self.described.nodes > 1 or self.library == "gloo" or self.transport == "socket":
+        """Whether all that NCCL sends between GPUs of a node is staged in the host."""
+        gpus = range(self.node_gpus)
+        if self.on_cpus or self.lab or len(gpus) == 1 or self.library == "gloo" or self.transport == "socket":
             return False
-        gpus = range(len(self.described.gpus))
         return self.transport == "host" or not any(are_peers(self.described, a, b) for a in gpus for b in range(a))
 
     def staged_on(self, gpus: int) -> StagedPaths | None:
@@ -254,6 +258,11 @@ class Deployment:
         if not self.no_peers or self.measured_on(gpus) is not None:
             return None
         return on_bus(self.told, self.bus_Bps) if self.told else measured_paths(self.measured)
+
+    def network_Bps(self, devices: tuple[int, ...]) -> float:
+        """What the network carries of a ring through these GPUs; endless on one node."""
+        groups = by_node(self.system, devices)
+        return join_nodes(self.system, groups, OPERATIONS["allreduce"]).bandwidth_Bps if len(groups) > 1 else inf
 
     @cached_property
     def bus_Bps(self) -> float:
@@ -333,8 +342,8 @@ class ScalingCosts:
     variation: float  # standard deviation of a rank's step from one to the next, over its mean
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
     parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
-    # The median efficiency of published rates, by the number of GPUs: parameter servers of one node are taken to have
-    # it where nothing is decoded. (): their ranks wait as others do.
+    # The median efficiency of published rates, by the number of GPUs: parameter servers are taken to have it where
+    # nothing is decoded. (): their ranks wait as others do.
     server: tuple[tuple[int, float], ...] = ()
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
 
@@ -389,6 +398,16 @@ class Point:
     def ranks_of_nodes(self) -> list[int]:
         """How many of its ranks are on each node that has any."""
         return list(Counter(device // self.deployment.node_gpus for device in self.devices).values())
+
+    @property
+    def no_peers(self) -> bool:
+        """Whether some of its GPUs are on one node and are no peers there."""
+        return self.deployment.no_peers and max(self.ranks_of_nodes) > 1
+
+    @property
+    def paths(self) -> StagedPaths | None:
+        """Of its GPUs through the host, where these are known; None: as described."""
+        return self.deployment.staged_on(self.gpus) if self.no_peers else None
 
     @property
     def parts(self) -> int:

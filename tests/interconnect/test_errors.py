@@ -114,6 +114,16 @@ def test_clusters_of_one_kind_of_node_are_not_one_machine():
     assert several == {"several summitdev"}  # its file says how it is wired
 
 
+def test_two_clusters_with_few_figures_each_do_not_speak_for_a_third():
+    """From 8 to 64 MiB of MI300X, each predicted with the other's interval, 4 of 6 are inside."""
+    made = plan(load("mi300x", nodes=2, network="ndr400", nics=8), library="nccl2.4")
+    few, enough = (error_of(made, size * MIB) for size in (16, 256))
+    (pair,) = (cell for cell in table().cells if cell.thin)
+    assert (pair.points, pair.machines) == (6, 2)
+    assert few.scope == "any" and few.q90 > pair.q90
+    assert enough.scope == "kind"
+
+
 def test_a_machine_that_its_kind_left_out_is_inside_what_the_others_say():
     assert all(1.1 < factor < 1.5 for factor in table().widened_in_kind.values())
 

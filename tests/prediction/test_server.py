@@ -76,6 +76,16 @@ def test_half_precision_halves_what_goes_to_the_server_and_not_what_comes_back()
     assert half == (*(size // 2 for size in full[:3]), full[3])
 
 
+@pytest.mark.parametrize("strategy", [CPU, GPU])
+def test_a_rank_on_two_nodes_is_no_faster_than_on_one(strategy):
+    """Ranks of two nodes waited less for each other than those of one."""
+    layers = [layer("a", 1.0, 2.0, 4)]
+    one = Workload.of_import(trace(batch(4, layers, update_s=0.5)), strategy)
+    deployment = Deployment(load("dgx1-p100", nodes=2, network="edr100"), "nccl2")
+    times = [simulated(Point(one, deployment, tuple(range(n)), 4 * n, TrainingSetup())).time_s for n in (2, 4, 8, 16)]
+    assert times == sorted(times)
+
+
 def test_one_gpu_has_no_server():
     assert simulated(point(CPU, gpus=1)).time_s == simulated(point(After(), gpus=1)).time_s
 

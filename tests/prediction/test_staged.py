@@ -96,6 +96,24 @@ def test_an_open_point_has_no_figure_that_the_class_decides():
     assert found.compute_s > 0
 
 
+def test_a_cluster_of_such_boxes_is_open_as_its_box_is_and_closed_by_what_closes_it():
+    words = {"systems": "pcie-a100", "transport": "host", "model": "alexnet", "batch_size": 64, "scaling": "weak"}
+
+    def on_two(network="ndr400", **more):
+        return resnetx.predict(**words, nodes=2, network=network, **({"gpus": 16} | more)).points
+
+    (box,) = resnetx.predict(**words, gpus=8).points
+    eight, sixteen = on_two(gpus=[8, 16])
+    assert (eight.interval_s, eight.open) == (box.interval_s, box.open)
+    assert (sixteen.iteration_s, sixteen.open) == (None, box.open)
+    told_s = [on_two(staged=name)[0].iteration_s for name in STAGED]
+    assert sixteen.interval_s[0] < min(told_s) < max(told_s) < sixteen.interval_s[1]
+    assert on_two("10gbe", staged="per-gpu")[0].iteration_s > 1.5 * min(told_s)  # its network is slower than its host
+    assert on_two(gpus=2, devices=[0, 8])[0].iteration_s > 0  # one GPU a node: nothing is staged between them
+    per_gpu = STAGED["per-gpu"]
+    assert per_gpu.allreduce_s(1e9, 16, 8, 1e9) == pytest.approx(2 * 15 / 16)
+
+
 def test_records_screens_and_comparisons_bear_open_points(tmp_path, capsys, monkeypatch):
     words = {"model": "alexnet", "batch_size": 512, "transport": "host"}
     made = resnetx.predict(systems="pcie-a100", gpus=[1, 8], baseline=8, out=str(tmp_path / "open"), **words)
@@ -161,9 +179,10 @@ def test_all_reduces_on_2_and_4_gpus_show_the_class():
     assert eight_Bps(3.2e9, 1.6e9) == pytest.approx(0.8e9)
     assert eight_Bps(5e9, 5e9) == pytest.approx(5e9)
     assert eight_Bps(4e9, 3e9) == pytest.approx(2.25e9)
-    deployment = Deployment(load("pcie-a100"), "nccl2.4", "host", measured={2: ring(2, 3e9), 4: ring(4, 3e9)})
-    assert deployment.staged_on(8).power == 0
-    assert deployment.staged_on(4) is None  # as it was measured
+    for system in (load("pcie-a100"), load("pcie-a100", nodes=2, network="ndr400")):
+        deployment = Deployment(system, "nccl2.4", "host", measured={2: ring(2, 3e9), 4: ring(4, 3e9)})
+        assert deployment.staged_on(len(system.gpus)).power == 0
+        assert deployment.staged_on(4) is None  # as it was measured
 
 
 @pytest.mark.parametrize(("name", "error"), [("shared", 0.09), ("per-gpu", 0.023), (None, 0.062)])

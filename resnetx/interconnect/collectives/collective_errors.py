@@ -187,6 +187,12 @@ class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
         return self.points >= FEWEST and self.sizes > 1 and (self.scope != "kind" or self.machines > 1)
 
     @property
+    def thin(self) -> bool:
+        """Whether it is of two clusters with too few figures each: with one left out, the other does not speak."""
+        is_pair = self.scope == "kind" and self.machines == 2 and place_of(self.of or "") == "several hosts"
+        return is_pair and self.points < 2 * FEWEST
+
+    @property
     def key(self) -> Key:
         return self.scope, self.of, self.library, self.collective, self.band
 
@@ -436,7 +442,7 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
     alone = any(cell.scope == "kind" and cell.ladders == 1 for cell in known)
     for cell in known:
         least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
-        if cell.speaks and not alone:
+        if cell.speaks and not alone and not cell.thin:
             break
     source = _whose(cell)
     if cell.scope == "any":
