@@ -54,9 +54,7 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     return written_report(results, settings)[0]
 
 
-def written_report(
-    results: Sequence[keywords.Text | MeasuredStudy], settings: Mapping[str, Any]
-) -> tuple[Path, str]:
+def written_report(results: Sequence[keywords.Text | MeasuredStudy], settings: Mapping[str, Any]) -> tuple[Path, str]:
     """Writes the report; returns its page, and what it shows: "5 benches and 1 study"."""
     if not results:
         raise ConfigError("report: nothing given; expected folders written by `resnetx sweep`, `bench` or the like")
