@@ -36,13 +36,13 @@ from resnetx.interconnect.systems.graph import (
     COMPONENTS,
     TABLES,
     UNITS,
+    ClusterEntry,
     ComponentSpec,
     EqualNodes,
     Family,
     NetworkSpec,
     PhotonicSpec,
     Provenance,
-    Rails,
     SourcedValue,
     WireSpec,
     in_base_units,
@@ -140,24 +140,6 @@ MAX_GPUS = 2**18  # of all nodes, as in the table of settings
 FARTHEST = 1e6  # place in a drawing
 
 
-class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file says of how many nodes its system has."""
-
-    nodes: int = 1
-    network: str | None = None
-    nics: int | None = None
-    rails: Rails = "nearest"
-    gpu_direct: bool | None = None  # may its network cards read GPU memory? null: as the network says
-
-
-class SystemFile(msgspec.Struct, frozen=True):
-    """A file: one node, what it says of several, and the networks that it adds."""
-
-    system: System
-    cluster: ClusterEntry
-    networks: dict[str, NetworkSpec]
-
-
 class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu: str | None = None
     switch: str | None = None
@@ -172,7 +154,8 @@ class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 _FIELDS = {"about", "wiring", "library", "launch_mode", "components", "links", "parts", "cluster"}
 
 
-def read(path: Path) -> SystemFile:
+def read(path: Path) -> System:
+    """One node of the system that a file describes, with what it says of several, and the networks that it adds."""
     text = system_yaml(path)
     tree = text.tree
     if fault := name_fault(path.stem):
@@ -200,11 +183,12 @@ def read(path: Path) -> SystemFile:
         components=(*gpus, *others),
         links=links,
         launch_mode=text.convert(LaunchMode, ["launch_mode"]) if "launch_mode" in tree else None,
+        cluster=text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {})),
+        networks=own.get("networks", {}),
     )
-    cluster = text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {}))
-    if fault := nodes_fault(system, cluster.nodes):
-        raise text.error(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
-    return SystemFile(system=system, cluster=cluster, networks=own.get("networks", {}))
+    if fault := nodes_fault(system, system.cluster.nodes):
+        raise text.error(["cluster", "nodes"], f"cluster.nodes={system.cluster.nodes}: {fault}")
+    return system
 
 
 def nodes_fault(system: System, nodes: int) -> str:
@@ -505,25 +489,23 @@ def load(
 
     `nodes`, `network`, `nics` (network ports used of each node) and `gpu_direct` win over the file's `cluster`.
     """
-    file = described(name)
-    cluster = file.cluster
-    if gpu_direct is not None:
-        cluster = msgspec.structs.replace(cluster, gpu_direct=gpu_direct)
-        file = msgspec.structs.replace(file, cluster=cluster)
+    system = described(name)
+    cluster = system.cluster
     nodes = cluster.nodes if nodes is None else nodes
+    gpu_direct = cluster.gpu_direct if gpu_direct is None else gpu_direct
     setting_types.check({"nodes": nodes})
-    if fault := nodes_fault(file.system, nodes):
+    if fault := nodes_fault(system, nodes):
         raise ConfigError(f"{name}: nodes={nodes}: {fault}")
     if nodes == 1:
-        return file.system
+        return system
     try:
-        return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+        return _compose(system, nodes, network or cluster.network, cluster.nics if nics is None else nics, gpu_direct)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
-def described(name: str) -> SystemFile:
-    """The file of a system: its one node, what it says of several, and the networks that it knows."""
+def described(name: str) -> System:
+    """One node of a system."""
     path = _path(name)
     return _read_once(path) if path.parent == CONFIGS / "system" else read(path)
 
@@ -541,24 +523,22 @@ def _path(name: str) -> Path:
 # ---- several nodes
 
 
-def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> System:
+def _compose(system: System, nodes: int, network: str | None, nics: int | None, gpu_direct: bool | None) -> System:
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
-    system = file.system
-    network, nics = _plugged(file, nodes, network, nics)
-    port = _network_wire(_networks(file)[network], file.cluster.gpu_direct)
+    network, nics = _plugged(system, nodes, network, nics)
+    port = _network_wire(_networks(system)[network], gpu_direct)
     several = system.of_nodes(EqualNodes(system.components, system.links, nodes, network, nics, port))
     about = f"{nodes} nodes of: {system.about}"
-    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=file.cluster.rails)
+    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=system.cluster.rails)
 
 
-def _networks(file: SystemFile) -> dict[str, NetworkSpec]:
+def _networks(system: System) -> dict[str, NetworkSpec]:
     """Those that nodes of a system may be joined by."""
-    return {**parts_table("networks"), **file.networks}
+    return {**parts_table("networks"), **system.networks}
 
 
-def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
+def _plugged(system: System, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
     """The network's name, and how many cards of each node are used."""
-    system = file.system
     cards = sum(component.kind == "nic" for component in system.components)
     nics = cards if nics is None else nics
     if not cards:
@@ -568,10 +548,10 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
         )
     if network is None:
         raise ConfigError(
-            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(_networks(file)))}"
+            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(_networks(system)))}"
         )
-    if network not in _networks(file):
-        raise unknown_name("network", network, _networks(file), "network")
+    if network not in _networks(system):
+        raise unknown_name("network", network, _networks(system), "network")
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
     return network, nics
