@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from resnetx.interconnect.survey.system_text import flow, system_text
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.graph import SourcedValue, System
-from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.loading import YamlFile
 from tests import drawn_examples as drawn_examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -64,4 +64,4 @@ def test_what_is_written_in_a_line_is_read_back(tmp_path_factory, value):
     text = f"a: {flow(value)}\n"
     assert text.count("\n") == 1
     path.write_text(text, encoding="utf-8")
-    assert YamlFile(File(path, "a test", YAML_BYTES)).tree == {"a": value}
+    assert YamlFile(path, "a test").tree == {"a": value}
