@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import msgspec
 
 from resnetx.errors import ConfigError, convert, has_control, meant, shortened, some, texts
-from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.loading import YamlFile
 from resnetx.operations import OPERATIONS
 from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS, at_home, names, own_folders, path_at_home
@@ -284,13 +284,13 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
             hint = ", as all training here is data-parallel"
         known = "" if near and "did you mean" in hint else f"; known: {some(sorted(paths))}"
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}{known}")
-    text = YamlFile(File(paths[choice], f"a choice of {group}", YAML_BYTES))
+    text = YamlFile(paths[choice], f"a choice of {group}")
     if not isinstance(text.tree, dict):
-        raise text.file.error("expected a mapping of settings")
+        raise text.error("expected a mapping of settings")
     if "defaults" in text.tree:  # Hydra's way to include other files
-        raise text.error(["defaults"], "defaults: a choice cannot include another one; write its settings out")
-    if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
-        raise text.file.error("@package: the settings of a choice are those of its group; leave that line out")
+        raise text.fault(["defaults"], "defaults: a choice cannot include another one; write its settings out")
+    if re.search(r"^\s*#\s*@\s*package\b", text.text(), re.MULTILINE):
+        raise text.error("@package: the settings of a choice are those of its group; leave that line out")
     return dict(text.tree)
 
 

@@ -29,7 +29,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, convert, has_control, texts
-from resnetx.loading import YAML_BYTES, File, Path_, YamlFile, name_fault
+from resnetx.loading import Path_, YamlFile, name_fault
 from resnetx.settings import setting_types
 from resnetx.settings.table import tagged
 from resnetx.variables import check_site_variables, tuning
@@ -180,27 +180,27 @@ def _mistake(text: YamlFile, error: msgspec.ValidationError, path: Path_, said: 
     if match := re.search("unknown field `(.*?)`", str(error)):
         within = path if " - at `$" in str(error) else ()
         fields = ", ".join((Container if [*within] == ["container"] else Site).__struct_fields__)
-        return text.error([*within, match[1]], f"{match[1]}: a site file has no such setting; known: {fields}")
+        return text.fault([*within, match[1]], f"{match[1]}: a site file has no such setting; known: {fields}")
     if "matching regex" in str(error):
         key = ".".join(map(str, path))
         said = f"{key}: expected a word, without blanks and without signs that a shell interprets"
-    return text.error(path, said)
+    return text.fault(path, said)
 
 
 def read_site(path: Path) -> Site:
     """The site file at `path`; a mistake in it is one sentence with its line."""
-    text = YamlFile(File(path, "a site file", YAML_BYTES), mistake=_mistake)
+    text = YamlFile(path, "a site file", mistake=_mistake)
     if not isinstance(text.tree, dict):
-        raise text.file.error("expected a mapping of settings, e.g. partition: gpu")
+        raise text.error("expected a mapping of settings, e.g. partition: gpu")
     for key, value in text.tree.items():
         if any(map(has_control, texts({key: value}))):  # they become lines of a script, and of its comments
-            raise text.error([key], f"{key}: has a line break or another control character; leave it out")
+            raise text.fault([key], f"{key}: has a line break or another control character; leave it out")
     variables = text.tree.get("environment")
     if isinstance(variables, dict):
         text.tree["environment"] = {name: str(value) for name, value in variables.items()}
     site: Site = text.convert(Site)
     if site.name is not None and (fault := name_fault(site.name)):
-        raise text.error(["name"], f"name={site.name}: {fault}")
+        raise text.fault(["name"], f"name={site.name}: {fault}")
     with _of_line(text, "walltime"):
         _walltime(site.walltime or "1h")
     with _of_line(text, "environment"):
@@ -214,7 +214,7 @@ def _of_line(text: YamlFile, key: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise text.error([key], str(error)) from None
+        raise text.fault([key], str(error)) from None
 
 
 # ---- transports -----------------------------------------------------------------------------------------------------

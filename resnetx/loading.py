@@ -335,36 +335,34 @@ def is_bare_text(word: str) -> bool:
 Path_ = Sequence[str | int]  # to a value: the keys, and the places in lists
 
 
-class YamlFile:
-    """The tree of a file, and the line of each of its values.
+class YamlFile(File):
+    """A file with the tree of its values, and the line of each.
 
     `whole_keys`: keys may be whole numbers. `mistake`: says what msgspec refuses in words of its own, given the file,
     the error, where it is, what is said of it otherwise, and the type.
     """
 
     def __init__(
-        self,
-        file: File,
-        whole_keys: bool = False,
-        mistake: "Mistake | None" = None,
+        self, path: Path, what: str, where: str = "", whole_keys: bool = False, mistake: "Mistake | None" = None
     ) -> None:
         import yaml
 
-        self.file, text, self._mistake = file, file.text(), mistake
+        super().__init__(path, what, YAML_BYTES, where)
+        text, self._mistake = self.text(), mistake
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
         keys = (str, int) if whole_keys else (str,)
         try:
-            self.tree, self._lines = _built(file, keys, yaml.parse(text, Loader=loader))
+            self.tree, self._lines = _built(self, keys, yaml.parse(text, Loader=loader))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             message = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
-            raise file.error(message, mark.line + 1 if mark else None) from None
+            raise self.error(message, mark.line + 1 if mark else None) from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
-            raise file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
+            raise self.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
 
-    def error(self, where: Path_, what: str) -> FileError:
+    def fault(self, where: Path_, what: str) -> FileError:
         """The error `what` about the value at `where`, with its line."""
-        return self.file.error(what, self.line(where))
+        return self.error(what, self.line(where))
 
     def line(self, where: Path_) -> int:
         """The line of a value, or of its nearest parent if it is missing."""
@@ -383,7 +381,7 @@ class YamlFile:
             return msgspec.convert(value, prepared(kind))
         except msgspec.ValidationError as error:
             said, path = sentence(str(error), value, kind, ".".join(map(str, where))), [*where, *_steps(error)]
-            raise (self._mistake(self, error, path, said, kind) if self._mistake else self.error(path, said)) from None
+            raise (self._mistake(self, error, path, said, kind) if self._mistake else self.fault(path, said)) from None
 
     def _at(self, where: Path_) -> Any:
         value = self.tree
@@ -397,7 +395,7 @@ Mistake = Callable[[YamlFile, msgspec.ValidationError, Path_, str, Any], FileErr
 
 def own_yaml(path: Path, kind: type[T]) -> T:
     """A YAML file that comes with resnetx as `kind`; keys of it may be whole numbers."""
-    read: T = YamlFile(File(path, "a file of resnetx", YAML_BYTES), whole_keys=True).convert(kind)
+    read: T = YamlFile(path, "a file of resnetx", whole_keys=True).convert(kind)
     return read
 
 
@@ -530,6 +528,6 @@ def _merge(file: File, value: dict[Any, Any], lines: dict[Any, int], line: int) 
 # file and, if known, the line.
 #
 #     record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
-#     tree = YamlFile(File(path, "a study", YAML_BYTES)).tree
+#     tree = YamlFile(path, "a study").tree
 #
 # Also here: which words from files may name a file or a folder (`name_fault`).

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from resnetx.errors import unknown_name
-from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.loading import YamlFile
 from resnetx.settings.files import CONFIGS
 from resnetx.units import size
 
@@ -91,7 +91,7 @@ def load(name: str) -> PatternFile:
     """A pattern by its name."""
     if name not in _ROUNDS:
         raise unknown_name("pattern", name, NAMES, "pattern")
-    text = YamlFile(File(CONFIGS / "pattern" / f"{name}.yaml", "a pattern", YAML_BYTES))
+    text = YamlFile(CONFIGS / "pattern" / f"{name}.yaml", "a pattern")
     file: PatternFile = text.convert(PatternFile)
     return file
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from resnetx.errors import ConfigError, shortened, unknown_name
-from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
+from resnetx.loading import YamlFile, is_file, name_fault
 from resnetx.request import Request
 from resnetx.settings.files import CONFIGS
 from resnetx.settings.table import GROUPS, TABLE, tagged
@@ -79,18 +79,18 @@ def _is_ours(name: str) -> bool:
 
 
 def _read(path: Path) -> Study:
-    text = YamlFile(File(path, "a study", YAML_BYTES, where=f"study={path}"))
+    text = YamlFile(path, "a study", where=f"study={path}")
     if not isinstance(text.tree, dict):
-        raise text.file.error("expected the settings about, settings and grids")
+        raise text.error("expected the settings about, settings and grids")
     study: Study = text.convert(Study, given={"name": path.stem, **text.tree})
     if fault := name_fault(study.name):
-        raise text.error(["name"], f"name={shortened(study.name)}: {fault}")
+        raise text.fault(["name"], f"name={shortened(study.name)}: {fault}")
     _check_settings(study, text)
     if not study.grids and not study.include:
-        raise text.file.error("has no cases; expected grids, or studies to include")
+        raise text.error("has no cases; expected grids, or studies to include")
     for index, other in enumerate(study.include):
         if not _is_ours(other):
-            raise text.error(["include", index], f"includes {other}, and no study has that name; see `resnetx list`")
+            raise text.fault(["include", index], f"includes {other}, and no study has that name; see `resnetx list`")
     studies = [_read(_ours(other)) for other in study.include]
     included = [{**other.settings, **grid} for other in studies for grid in other.grids]
     benches = [bench for other in studies for bench in other.benches]
@@ -106,17 +106,17 @@ def _check_settings(study: Study, text: YamlFile) -> None:
             if name.partition(".")[0] not in SETTINGS:
                 near = difflib.get_close_matches(name[:100], SETTINGS, n=1)
                 hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
-                raise text.error([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
+                raise text.fault([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
             if name in ("model.file", "model.function"):
-                raise text.error([*where, name], f"{name}: names code, which no study may run; give it as a word")
+                raise text.fault([*where, name], f"{name}: names code, which no study may run; give it as a word")
             if grid[name] == []:
-                raise text.error([*where, name], f"{shortened(name)}=[]: expected at least one value")
-    check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.file.path}")
+                raise text.fault([*where, name], f"{shortened(name)}=[]: expected at least one value")
+    check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.path}")
     for number, bench in enumerate(study.benches):
         for name in bench:
             if name not in OF_BENCHES:
                 known = f"benches have {', '.join(OF_BENCHES)}; where they run, the points say"
-                raise text.error(["benches", number, name], f"{shortened(name)}: not a setting of a bench; {known}")
+                raise text.fault(["benches", number, name], f"{shortened(name)}: not a setting of a bench; {known}")
 
 
 def _variables(grid: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System
-from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, is_folder
+from resnetx.loading import YamlFile, is_file, is_folder
 from resnetx.prediction.roofline import peak, work
 from resnetx.prediction.scenario import Workload
 from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates
@@ -351,13 +351,13 @@ def typed_scaling(path: str) -> KnownScaling | None:
     """The rates that a YAML file has; None where it is no such file, or has something else."""
     if Path(path).suffix not in (".yaml", ".yml"):
         return None
-    text = YamlFile(File(Path(path), "rates of several GPUs", YAML_BYTES, f"calibration={path}"), whole_keys=True)
+    text = YamlFile(Path(path), "rates of several GPUs", f"calibration={path}", whole_keys=True)
     if not isinstance(text.tree, dict) or "images_per_s" not in text.tree:
         return None
     typed: _Typed = text.convert(_Typed)
     rates = typed.images_per_s
     if not rates or not all(gpus > 1 and 0 < rate < inf for gpus, rate in rates.items()):
-        raise text.error(["images_per_s"], "expected images/s by 2 GPUs or more, as {16: 5758}")
+        raise text.fault(["images_per_s"], "expected images/s by 2 GPUs or more, as {16: 5758}")
     for gpus in rates:
         setting_types.check({"gpus": gpus})
     return KnownScaling(path, rates)

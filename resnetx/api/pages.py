@@ -454,7 +454,7 @@ def _links(steering: Steering) -> Figure | None:
     from resnetx.reporting.charts.topology import side_by_side
 
     try:
-        before = described_system(steering.described_by).system
+        before = described_system(steering.described_by)
         after = steered(before, steering.connectivity_after, steering.workload or "a traffic")
     except ConfigError as error:
         progress.skipped(f"{steering.described_by}: its links are not drawn: {error}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.loading import YAML_BYTES, File, YamlFile, is_folder
+from resnetx.loading import YamlFile, is_folder
 from resnetx.settings.setting_types import value_word
 from resnetx.settings.table import GROUPS, PATHS, TABLE, Setting
 
@@ -108,7 +108,7 @@ def _of_choice(group: Setting, choice: str, path: Path) -> Iterator[Setting]:
 def _own_tree(path: Path) -> dict[str, Any]:
     """What a file has, as far as it can be read: what is wrong with it is said where it is chosen."""
     try:
-        tree = YamlFile(File(path, "a file of settings", YAML_BYTES)).tree
+        tree = YamlFile(path, "a file of settings").tree
     except FileError:
         return {}
     return dict(tree) if isinstance(tree, dict) else {}

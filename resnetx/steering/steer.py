@@ -139,7 +139,9 @@ def _stored(made: Steering, before: Node, after: Node, out: Path) -> Steering:
     made = msgspec.structs.replace(made, steered_file=str(file), unknown=others)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(node_text(after, [f"Made by resnetx steer {made.settings['words']}"]), encoding="utf-8")
+        file.write_text(
+            system_text(after.system, [f"Made by resnetx steer {made.settings['words']}"]), encoding="utf-8"
+        )
     except OSError as error:
         raise ConfigError(f"out={out}: cannot be written ({error.strerror})") from None
     progress.command(f"system: {file}")
@@ -166,13 +168,7 @@ class Effect:
 
 def steered_node(node: Node, units: Units, traffic: str) -> Node:
     """The node with other units."""
-    file = msgspec.structs.replace(node.file, system=changed_systems.steered(node.system, units, traffic))
-    return msgspec.structs.replace(node, file=file, units=units)
-
-
-def node_text(node: Node, comments: Sequence[str]) -> str:
-    """The file of a node."""
-    return system_text(node.file, comments)
+    return msgspec.structs.replace(node, system=changed_systems.steered(node.system, units, traffic), units=units)
 
 
 def effect(
@@ -183,7 +179,7 @@ def effect(
         paths = []
         for each in (node, after):
             paths.append(Path(folder) / f"{each.system.name}.yaml")
-            paths[-1].write_text(node_text(each, []), encoding="utf-8")
+            paths[-1].write_text(system_text(each.system), encoding="utf-8")
         prediction = predicted(
             [],
             {

@@ -20,7 +20,7 @@ from resnetx.interconnect.collectives import plan as collective
 from resnetx.interconnect.collectives import traffic
 from resnetx.interconnect.collectives.traffic import Matrix
 from resnetx.interconnect.systems import changed_systems
-from resnetx.interconnect.systems.system import System, SystemFile, described
+from resnetx.interconnect.systems.system import System, described
 from resnetx.loading import File, is_folder
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, RunFolder, RunRecord
@@ -216,17 +216,13 @@ def _seconds(key: str, given: float | str) -> float:
 
 
 class Node(msgspec.Struct, frozen=True):
-    """The node as it is described: its file, its units, and what switches them."""
+    """The node as it is described, its units, and what switches them."""
 
-    file: SystemFile
+    system: System
     units: tuple[tuple[int, ...], ...]
     unit_Bps: float
     switch: str | None
     reconfiguration_s: float | None
-
-    @property
-    def system(self) -> System:
-        return self.file.system
 
 
 def node_of(settings: SteerSettings) -> Node:
@@ -234,15 +230,15 @@ def node_of(settings: SteerSettings) -> Node:
     (name,) = settings.systems
     if name == THIS:
         raise ConfigError("systems=this: expected a described system; `resnetx topology --this out=` writes this one's")
-    file = described(name)
+    system = described(name)
     if settings.switch is not None:
-        file = msgspec.structs.replace(file, system=changed_systems.with_switch(file.system, settings.switch))
-    part = changed_systems.photonic(file.system)
+        system = changed_systems.with_switch(system, settings.switch)
+    part = changed_systems.photonic(system)
     time_s = part.reconfiguration_s.value if part else None
     if settings.reconfiguration is not None:
         time_s = _seconds("reconfiguration", settings.reconfiguration)
-    units = changed_systems.connectivity(file.system)
-    return Node(file, units, changed_systems.unit(file.system).copy_Bps, part.about if part else None, time_s)
+    units = changed_systems.connectivity(system)
+    return Node(system, units, changed_systems.unit(system).copy_Bps, part.about if part else None, time_s)
 
 
 def devices_of(settings: SteerSettings, node: Node) -> list[int]:

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from resnetx.interconnect.survey.system_text import flow, system_text
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.graph import SourcedValue
-from resnetx.interconnect.systems.system import SystemFile
-from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.interconnect.systems.graph import SourcedValue, System
+from resnetx.loading import YamlFile
 from tests import drawn_examples as drawn_examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -20,10 +19,10 @@ NAMES = st.text(
 )
 
 
-def described_with(text: str) -> SystemFile:
+def described_with(text: str) -> System:
     """A DGX-1 in which every text that a file may state is this one."""
-    file = system.described("dgx1-p100")
-    first, *others = file.system.links
+    dgx1 = system.described("dgx1-p100")
+    first, *others = dgx1.links
     figure = SourcedValue(17e9, "measured", text)
     links = (
         replace(first, source=text, wire=replace(first.wire, copy_Bps=figure, duplex_Bps=None)),
@@ -33,32 +32,29 @@ def described_with(text: str) -> SystemFile:
         replace(each, part_name="mine", part=replace(each.part, about=text, chip=text, product_names=(text, "b")))
         if each.kind == "gpu"
         else each
-        for each in file.system.components
+        for each in dgx1.components
     ]
-    changed = replace(file.system, name="again", about=text, links=links, components=tuple(gpus))
-    return SystemFile(changed, replace(file.cluster, network="edr100"), file.networks)
+    cluster = replace(dgx1.cluster, network="edr100")
+    return replace(dgx1, name="again", about=text, links=links, components=tuple(gpus), cluster=cluster)
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "null", "true", "~", "1e3", "a  b", "a\nb\n", "# a", "a: b", "\x7f\u2028", "\U0001f4a9"]
 )
 def test_every_text_of_a_system_comes_back(text, tmp_path):
-    file = described_with(text)
+    written = described_with(text)
     path = tmp_path / "again.yaml"
-    path.write_text(system_text(file), encoding="utf-8")
-    found = system.described(str(path)).system
-    assert list(found.components) == list(file.system.components)
-    assert list(found.links) == list(file.system.links)
-    assert found.about == text
+    path.write_text(system_text(written), encoding="utf-8")
+    assert system.described(str(path)) == written
 
 
 def test_a_wiring_without_a_source_stays_without_one(tmp_path):
     """Beside others that have one, which the text states once."""
-    file = described_with("")
-    assert {link.source for link in file.system.links} == {"", "the others"}
+    written = described_with("")
+    assert {link.source for link in written.links} == {"", "the others"}
     path = tmp_path / "again.yaml"
-    path.write_text(system_text(file), encoding="utf-8")
-    assert [link.source for link in system.described(str(path)).system.links][:2] == ["", "the others"]
+    path.write_text(system_text(written), encoding="utf-8")
+    assert [link.source for link in system.described(str(path)).links][:2] == ["", "the others"]
 
 
 @given(st.dictionaries(NAMES, st.one_of(TEXTS, st.lists(TEXTS), st.floats(allow_nan=False, allow_infinity=False))))
@@ -68,4 +64,4 @@ def test_what_is_written_in_a_line_is_read_back(tmp_path_factory, value):
     text = f"a: {flow(value)}\n"
     assert text.count("\n") == 1
     path.write_text(text, encoding="utf-8")
-    assert YamlFile(File(path, "a test", YAML_BYTES)).tree == {"a": value}
+    assert YamlFile(path, "a test").tree == {"a": value}

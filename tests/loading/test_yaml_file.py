@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from resnetx.errors import FileError
-from resnetx.loading import MAX_DEPTH, File, YamlFile
+from resnetx.loading import MAX_DEPTH, YamlFile
 from resnetx.settings.files import CONFIGS
 
 OURS = [*CONFIGS.rglob("*.yaml"), *(CONFIGS.parent / "results" / "published").glob("*.yaml")]
@@ -17,7 +17,7 @@ OURS = [*CONFIGS.rglob("*.yaml"), *(CONFIGS.parent / "results" / "published").gl
 def read(tmp_path):
     def make(text: str | bytes, **more) -> YamlFile:
         (tmp_path / "it.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-        return YamlFile(File(tmp_path / "it.yaml", "a letter", 2**20, where="it.yaml"), **more)
+        return YamlFile(tmp_path / "it.yaml", "a letter", where="it.yaml", **more)
 
     return make
 
@@ -32,7 +32,7 @@ def either_parser(request, monkeypatch):
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
 def test_our_own_files_say_what_they_said_to_a_parser_that_knows_all_of_yaml(path):
-    assert YamlFile(File(path, "ours", 2**20), whole_keys=True).tree == yaml.safe_load(path.read_text())
+    assert YamlFile(path, "ours", whole_keys=True).tree == yaml.safe_load(path.read_text())
 
 
 @pytest.mark.parametrize(

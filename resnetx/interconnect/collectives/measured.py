@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
+from resnetx.loading import File, YamlFile, decode, is_file, is_folder
 from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RecordKind, RunFolder
 from resnetx.record import read as read_record
 from resnetx.record.bench_record import WRONG_ELEMENTS
@@ -215,7 +215,7 @@ def read(path: str, collective: str | None = None) -> MeasuredCollective:
     if file_path != Path(path) and not is_file(file_path):
         raise ConfigError(f"{where}: a folder without {file_path.name}; expected the folder of one bench, or a file")
     if file_path.suffix in (".yaml", ".yml"):
-        return _typed(File(file_path, "measured points", YAML_BYTES, where))
+        return _typed(YamlFile(file_path, "measured points", where))
     file = File(file_path, "measured collectives", MAX_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
@@ -290,11 +290,10 @@ class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: int | None = None
 
 
-def _typed(file: File) -> MeasuredCollective:
-    text = YamlFile(file)
+def _typed(text: YamlFile) -> MeasuredCollective:
     typed: _Typed = text.convert(_Typed)
     if not typed.points:
-        raise text.error(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
+        raise text.fault(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
     points = [_typed_point(text, index, point) for index, point in enumerate(typed.points)]
     return MeasuredCollective(typed.source, tuple(points), gpus=typed.gpus)
 
@@ -304,9 +303,9 @@ def _typed_point(text: YamlFile, index: int, entry: dict[str, Any]) -> MeasuredS
     try:
         point = MeasuredSize(size(str(entry["size"])), float(entry["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise text.error(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
+        raise text.fault(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
-        raise text.error(where, "expected sizes and times above 0")
+        raise text.fault(where, "expected sizes and times above 0")
     return point
 
 

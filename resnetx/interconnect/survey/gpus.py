@@ -120,9 +120,7 @@ def _of_file(path: Path, chosen: Chosen) -> str:
     """The one GPU of a file of parts, as gpus.yaml has them; figures that it leaves out are null."""
     text = system_yaml(path)
     if len(text.tree) != 1:
-        raise text.file.error(
-            f"{len(text.tree)} parts; expected one GPU by its name, as in configs/system/parts/gpus.yaml"
-        )
+        raise text.error(f"{len(text.tree)} parts; expected one GPU by its name, as in configs/system/parts/gpus.yaml")
     ((name, given),) = text.tree.items()
     if isinstance(given, dict):
         missing = {key: [None, "assumed", f"{what} of {name}: {path.name} does not state it"]

@@ -27,7 +27,7 @@ from resnetx.interconnect.survey.survey import (
     switch_part,
 )
 from resnetx.interconnect.systems.graph import COMPONENTS, TABLES, UNITS, Link, SourcedValue, System, WireSpec
-from resnetx.interconnect.systems.system import ClusterEntry, SystemFile, parts_table
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.loading import is_bare_text
 
 # ---- text -----------------------------------------------------------------------------------------------------------
@@ -38,9 +38,8 @@ from resnetx.loading import is_bare_text
 # Parts that are not in the shared tables, or differ from them, are written as well. The file's name is the system's.
 
 
-def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
+def system_text(system: System, comments: Sequence[str] = ()) -> str:
     """The YAML of a system and of what its file says of several nodes; `comments`: the lines at its top."""
-    system = file.system
     if system.nodes > 1:
         raise ConfigError(f"{system.name}: several nodes; expected one node, of which a file has the description")
     wiring = Counter(link.source for link in system.links).most_common(1)[0][0]
@@ -51,7 +50,7 @@ def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
         f"wiring: {quoted(wiring)}",
         f"library: {system.library}",
         *([f"launch_mode: {system.launch_mode}"] if system.launch_mode else []),
-        *_cluster_lines(file.cluster),
+        *([f"cluster: {flow(said)}"] if (said := _changed(system.cluster)) else []),
         "components:",
         *(
             f"  {named(part.name)}: {flow({part.kind: part.part_name, 'at': [part.x, part.y]})}"
@@ -63,15 +62,9 @@ def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
             for link in system.links
             for entry in _link_entries(link, wires[link.part_name], wiring)
         ),
-        *_own_parts(file, wires),
+        *_own_parts(system, wires),
     ]
     return "\n".join([*lines, ""])
-
-
-def _cluster_lines(cluster: ClusterEntry) -> Iterator[str]:
-    said = _changed(cluster)
-    if said:
-        yield f"cluster: {flow(said)}"
 
 
 def _link_entries(link: Link, wire: WireSpec, wiring: str) -> Iterator[dict[str, Any]]:
@@ -107,7 +100,7 @@ def _but_for_a_link(wire: WireSpec) -> WireSpec:
     return msgspec.structs.replace(wire, peer=True, copy_Bps=wire.bandwidth_Bps, duplex_Bps=None)
 
 
-def _own_parts(file: SystemFile, wires: Mapping[str, WireSpec]) -> Iterator[str]:
+def _own_parts(system: System, wires: Mapping[str, WireSpec]) -> Iterator[str]:
     """The parts that the shared tables do not have, or have otherwise."""
     tables = {kind: next(table for table, part in TABLES.items() if part is spec) for kind, spec in COMPONENTS.items()}
     own: dict[str, dict[str, dict[str, Any]]] = {}
@@ -116,11 +109,11 @@ def _own_parts(file: SystemFile, wires: Mapping[str, WireSpec]) -> Iterator[str]
         if parts_table(table).get(name) != part:
             own.setdefault(table, {})[name] = _entry(part)
 
-    for component in file.system.components:
+    for component in system.components:
         add(tables[component.kind], component.part_name, component.part)
     for name, wire in wires.items():
         add("links", name, wire)
-    for name, network in file.networks.items():
+    for name, network in system.networks.items():
         add("networks", name, network)
     if own:
         yield "parts:"

@@ -500,6 +500,16 @@ MOST_OF_A_HOST = 16  # GPUs (DGX-2): a system of more in one node is a rack, who
 Rails = Literal["nearest", "all", "one"]  # the network cards of a node that a library drives; nearest: to each GPU
 
 
+class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file says of how many nodes its system has."""
+
+    nodes: int = 1
+    network: str | None = None
+    nics: int | None = None
+    rails: Rails = "nearest"
+    gpu_direct: bool | None = None  # may its network cards read GPU memory? null: as the network says
+
+
 class System(msgspec.Struct, frozen=True, dict=True):
     """A machine, or several equal ones joined by a network."""
 
@@ -514,6 +524,8 @@ class System(msgspec.Struct, frozen=True, dict=True):
     rails: Rails = "nearest"  # what NCCL drives of them
     launch_mode: LaunchMode | None = None  # None: not told
     equal: EqualNodes | None = None  # of several nodes: what both sequences above, and all below, are made from
+    cluster: ClusterEntry = ClusterEntry()  # what its file says of several of it
+    networks: Mapping[str, NetworkSpec] = {}  # that its file adds
 
     def of_nodes(self, equal: EqualNodes) -> "System":
         """So many of this machine."""

@@ -36,13 +36,13 @@ from resnetx.interconnect.systems.graph import (
     COMPONENTS,
     TABLES,
     UNITS,
+    ClusterEntry,
     ComponentSpec,
     EqualNodes,
     Family,
     NetworkSpec,
     PhotonicSpec,
     Provenance,
-    Rails,
     SourcedValue,
     WireSpec,
     in_base_units,
@@ -53,7 +53,7 @@ from resnetx.interconnect.systems.graph import LaunchMode as LaunchMode
 from resnetx.interconnect.systems.graph import Library as Library
 from resnetx.interconnect.systems.graph import Link as Link
 from resnetx.interconnect.systems.graph import System as System
-from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
+from resnetx.loading import YamlFile, is_file, name_fault
 from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS
 
@@ -65,9 +65,9 @@ SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecon
 
 def system_yaml(path: Path) -> YamlFile:
     """The tree of such a file, and on which line each of its values stands."""
-    text = YamlFile(File(path, "a description of a system", YAML_BYTES), mistake=_mistake)
+    text = YamlFile(path, "a description of a system", mistake=_mistake)
     if not isinstance(text.tree, dict):
-        raise text.file.error("expected a mapping of settings")
+        raise text.error("expected a mapping of settings")
     return text
 
 
@@ -79,7 +79,7 @@ def _mistake(text: YamlFile, _: Exception, path: Sequence[str | int], said: str,
         said = f"{said} ({', '.join(known)})"
     elif "unknown field" in said:
         said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
-    return text.error(in_file_units(path, text.tree), _keys_in_file_units(said))
+    return text.fault(in_file_units(path, text.tree), _keys_in_file_units(said))
 
 
 def _known(steps: Sequence[str | int]) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def expand(text: YamlFile, where: Sequence[str | int], name: str) -> list[str]:
         return [name]
     first, last = int(match[2]), int(match[3])
     if last < first or last - first >= MAX_COMPONENTS:
-        raise text.error(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
+        raise text.fault(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
     return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 
@@ -133,29 +133,11 @@ def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
 
 def check_name(text: YamlFile, where: Sequence[str | int], name: str) -> None:
     if fault := name_fault(name):
-        raise text.error(where, f"{shortened(name)}: {fault}")
+        raise text.fault(where, f"{shortened(name)}: {fault}")
 
 
 MAX_GPUS = 2**18  # of all nodes, as in the table of settings
 FARTHEST = 1e6  # place in a drawing
-
-
-class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file says of how many nodes its system has."""
-
-    nodes: int = 1
-    network: str | None = None
-    nics: int | None = None
-    rails: Rails = "nearest"
-    gpu_direct: bool | None = None  # may its network cards read GPU memory? null: as the network says
-
-
-class SystemFile(msgspec.Struct, frozen=True):
-    """A file: one node, what it says of several, and the networks that it adds."""
-
-    system: System
-    cluster: ClusterEntry
-    networks: dict[str, NetworkSpec]
 
 
 class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -172,26 +154,27 @@ class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 _FIELDS = {"about", "wiring", "library", "launch_mode", "components", "links", "parts", "cluster"}
 
 
-def read(path: Path) -> SystemFile:
+def read(path: Path) -> System:
+    """One node of the system that a file describes, with what it says of several, and the networks that it adds."""
     text = system_yaml(path)
     tree = text.tree
     if fault := name_fault(path.stem):
-        raise text.file.error(f"a system has the name of its file, {path.stem}: {fault}")
+        raise text.error(f"a system has the name of its file, {path.stem}: {fault}")
     if "grids" in tree:
-        raise text.error(["grids"], "a study, not a system; expected it as study=, where a verb takes that")
+        raise text.fault(["grids"], "a study, not a system; expected it as study=, where a verb takes that")
     for key in tree:
         if key not in _FIELDS:
-            raise text.error([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
+            raise text.fault([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
     for key in ("about", "wiring", "components", "links"):
         if key not in tree:
-            raise text.error([], f"{key} is missing")
+            raise text.fault([], f"{key} is missing")
     own = parts_of(text, tree.get("parts", {}), ["parts"])
     parts = cache(lambda table: {**parts_table(table), **own.get(table, {})})  # a table is read where it is used
     components = _components(text, parts)
     links = links_of(text, parts("links"), components)
     gpus = [component for component in components if component.kind == "gpu"]
     if not gpus:
-        raise text.error(["components"], "components: expected at least one gpu")
+        raise text.fault(["components"], "components: expected at least one gpu")
     others = [component for component in components if component.kind != "gpu"]
     system = System(
         name=path.stem,
@@ -200,11 +183,12 @@ def read(path: Path) -> SystemFile:
         components=(*gpus, *others),
         links=links,
         launch_mode=text.convert(LaunchMode, ["launch_mode"]) if "launch_mode" in tree else None,
+        cluster=text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {})),
+        networks=own.get("networks", {}),
     )
-    cluster = text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {}))
-    if fault := nodes_fault(system, cluster.nodes):
-        raise text.error(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
-    return SystemFile(system=system, cluster=cluster, networks=own.get("networks", {}))
+    if fault := nodes_fault(system, system.cluster.nodes):
+        raise text.fault(["cluster", "nodes"], f"cluster.nodes={system.cluster.nodes}: {fault}")
+    return system
 
 
 def nodes_fault(system: System, nodes: int) -> str:
@@ -226,14 +210,14 @@ def parts_table(table: str) -> dict[str, Any]:
 def parts_of(text: YamlFile, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
     """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
     if not isinstance(tables, Mapping):
-        raise text.error(where, "parts: expected tables of parts, as gpus or links")
+        raise text.fault(where, "parts: expected tables of parts, as gpus or links")
     found: dict[str, dict[str, Any]] = {}
     for table, entries in tables.items():
         at = [*where, table] if where else []
         if table not in TABLES:
-            raise text.error(at, f"{table}: not a table of parts; known: {', '.join(TABLES)}")
+            raise text.fault(at, f"{table}: not a table of parts; known: {', '.join(TABLES)}")
         if not isinstance(entries, Mapping):
-            raise text.error(at, f"{table}: expected parts by their names")
+            raise text.fault(at, f"{table}: expected parts by their names")
         found[table] = {}
         for name, entry in entries.items():
             check_name(text, [*at, name], name)
@@ -252,13 +236,13 @@ def _check_figures(text: YamlFile, where: list[str | int], part: Any) -> None:
         null = figure.stated is None and field not in part.may_be_null
         if fault := "null; expected a number" if null else figure_fault(figure, zero_allowed=field.endswith("_s")):
             steps = in_file_units([*where, field], text.tree)
-            raise text.error(steps, f"{'.'.join(map(str, steps))}: {fault}")
+            raise text.fault(steps, f"{'.'.join(map(str, steps))}: {fault}")
 
 
 def _components(text: YamlFile, parts: Callable[[str], Mapping[str, ComponentSpec]]) -> list[Component]:
     """The components that a file describes, ranges of names expanded, in its order."""
     if not isinstance(text.tree["components"], Mapping):
-        raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
+        raise text.fault(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
     tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
     components: dict[str, Component] = {}
     for names_ in text.tree["components"]:
@@ -266,19 +250,19 @@ def _components(text: YamlFile, parts: Callable[[str], Mapping[str, ComponentSpe
         entry = text.convert(_ComponentEntry, where)
         kinds = [kind for kind in COMPONENTS if getattr(entry, kind)]
         if len(kinds) != 1:
-            raise text.error(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
+            raise text.fault(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
         table, part_name = tables[kinds[0]], getattr(entry, kinds[0])
         if part_name not in parts(table):
             error = unknown_name(kinds[0], part_name, parts(table), f"{names_}.{kinds[0]}")
-            raise text.error([*where, kinds[0]], str(error))
+            raise text.fault([*where, kinds[0]], str(error))
         if any(abs(place) > FARTHEST for place in (*entry.at, *entry.step)):
-            raise text.error([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
+            raise text.fault([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
         names = expand(text, where, names_)
         if len(components) + len(names) > MAX_COMPONENTS:
-            raise text.error(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
+            raise text.fault(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
         for index, name in enumerate(names):
             if name in components:
-                raise text.error(where, f"{name}: described twice")
+                raise text.fault(where, f"{name}: described twice")
             x, y = (entry.at[axis] + index * entry.step[axis] for axis in (0, 1))
             components[name] = Component(name, part_name, parts(table)[part_name], x, y)
     return list(components.values())
@@ -316,7 +300,7 @@ class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> tuple[Link, ...]:
     """The links that a file describes, ranges expanded, each pair in the order of its components."""
     if not isinstance(text.tree["links"], list):
-        raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
+        raise text.fault(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
     places = {component.name: index for index, component in enumerate(components)}
     kinds = {component.name: component.kind for component in components}
     links: dict[tuple[str, str, str], Link] = {}
@@ -330,7 +314,7 @@ def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence
             pair = (link.a, link.b, link.part_name)
             key = (first, second, link.part_name, "one way") if entry.one_way else pair
             if key in stated:
-                raise text.error(where, f"links.{number}: {first} and {second} are linked twice; use lanes")
+                raise text.fault(where, f"links.{number}: {first} and {second} are linked twice; use lanes")
             stated.add(key)
             links[pair] = _added(text, where, links[pair], link) if pair in links else link
     found = tuple(links.values())
@@ -345,10 +329,10 @@ def _entry(text: YamlFile, where: Where, wires: Mapping[str, WireSpec]) -> _Link
     entry: _LinkEntry = text.convert(_LinkEntry, where)
     name = ".".join(map(str, where))
     if entry.link not in wires:
-        raise text.error(where, str(unknown_name("link", entry.link, wires, f"{name}.link")))
+        raise text.fault(where, str(unknown_name("link", entry.link, wires, f"{name}.link")))
     if not 1 <= entry.lanes <= MAX_LANES:
         bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
-        raise text.error(where, f"{name}.lanes={entry.lanes}: expected {bound}")
+        raise text.fault(where, f"{name}.lanes={entry.lanes}: expected {bound}")
     return entry
 
 
@@ -356,16 +340,16 @@ def _pairs(text: YamlFile, where: Where, entry: _LinkEntry, most: int) -> list[t
     """The pairs of components that one entry of `links` joins; `most`: as there may be."""
     given = [ends for ends in (entry.between, entry.each, entry.one_way) if ends]
     if len(given) != 1:
-        raise text.error(where, "links: expected one of `between`, `each` and `one_way`, with two names or ranges")
+        raise text.fault(where, "links: expected one of `between`, `each` and `one_way`, with two names or ranges")
     first, second = (expand(text, where, end) for end in given[0])
     among = bool(entry.between) and first == second and len(first) > 1
     joined = len(first) if entry.each else math.comb(len(first), 2) if among else len(first) * len(second)
     if joined > most:
-        raise text.error(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
+        raise text.fault(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
     if not entry.each:
         return list(combinations(first, 2) if among else product(first, second))
     if len(first) % len(second):
-        raise text.error(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
+        raise text.fault(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
     share = len(first) // len(second)
     return [(name, second[index // share]) for index, name in enumerate(first)]
 
@@ -376,17 +360,17 @@ def _check_ends(
     """Refuses ends that are not there, or that cannot be joined so."""
     name = ".".join(map(str, where))
     if stranger := next((end for end in (first, second, entry.through or first) if end not in kinds), None):
-        raise text.error(where, f"{name}: no component is called {stranger}")
+        raise text.fault(where, f"{name}: no component is called {stranger}")
     if first == second:
-        raise text.error(where, f"{name}: {first} is linked to itself")
+        raise text.fault(where, f"{name}: {first} is linked to itself")
     if entry.through and kinds[entry.through] != "photonic":
-        raise text.error(where, f"{name}.through={entry.through}: a {kinds[entry.through]}; expected a photonic switch")
+        raise text.fault(where, f"{name}.through={entry.through}: a {kinds[entry.through]}; expected a photonic switch")
     if switch := next((end for end in (first, second) if kinds[end] == "photonic"), None):
         what = f"{switch} is a photonic switch, which ends no link; expected two GPUs and through: {switch}"
-        raise text.error(where, f"{name}: {what}")
+        raise text.fault(where, f"{name}: {what}")
     if (entry.one_way or entry.through) and {kinds[first], kinds[second]} != {"gpu"}:
         setting = "one_way" if entry.one_way else "through"
-        raise text.error(where, f"{name}.{setting}: {first} and {second} are not both GPUs; expected two GPUs")
+        raise text.fault(where, f"{name}.{setting}: {first} and {second} are not both GPUs; expected two GPUs")
 
 
 def _link(
@@ -418,7 +402,7 @@ def _added(text: YamlFile, where: Where, link: Link, more: Link) -> Link:
     if any(getattr(link, field) != getattr(more, field) for field in alike):
         name = ".".join(map(str, where))
         what = f"{link.a} and {link.b} have another entry with another peer, copy_GBps, bridge or through"
-        raise text.error(where, f"{name}: {what}; expected the same in both")
+        raise text.fault(where, f"{name}: {what}; expected the same in both")
     lanes, back = (link.lanes_from(end) + more.lanes_from(end) for end in (link.a, link.b))
     source = link.source if link.source == more.source else f"{link.source}; {more.source}"
     return msgspec.structs.replace(link, lanes=lanes, lanes_back=None if back == lanes else back, source=source)
@@ -431,10 +415,10 @@ def _wire(text: YamlFile, where: Where, wires: Mapping[str, WireSpec], entry: _L
         wire = msgspec.structs.replace(wire, peer=entry.peer)
     if entry.copy_GBps is not None:
         if entry.copy_GBps.stated is None:
-            raise text.error([*where, "copy_GBps"], "copy_GBps: expected a number; leave it out where it is not known")
+            raise text.fault([*where, "copy_GBps"], "copy_GBps: expected a number; leave it out where it is not known")
         figure = msgspec.structs.replace(entry.copy_GBps, stated=entry.copy_GBps.value * 1e9)
         if fault := figure_fault(figure):
-            raise text.error([*where, "copy_GBps"], f"copy_GBps: {fault}")
+            raise text.fault([*where, "copy_GBps"], f"copy_GBps: {fault}")
         wire = msgspec.structs.replace(wire, copy_Bps=figure, duplex_Bps=None)
     return wire
 
@@ -454,7 +438,7 @@ def _check_connected(text: YamlFile, components: Sequence[Component], links: Seq
         seen |= ahead
         ahead = {near for name in ahead for near in neighbours[name]} - seen
     if alone := [component.name for component in components if component.name not in seen]:
-        raise text.error(
+        raise text.fault(
             ["links"], f"links: nothing connects {', '.join(alone[:4])}{' ...' if len(alone) > 4 else ''} to the rest"
         )
 
@@ -471,7 +455,7 @@ def _check_fabrics(text: YamlFile, kinds: Mapping[str, str], links: Sequence[Lin
             what = (
                 f"{a} and {b} join the same GPUs over NVLink; describe a fabric as one switch, with all lanes into it"
             )
-            raise text.error(["links"], f"links: {what}")
+            raise text.fault(["links"], f"links: {what}")
 
 
 def _check_ports(text: YamlFile, components: Sequence[Component], links: Sequence[Link]) -> None:
@@ -483,7 +467,7 @@ def _check_ports(text: YamlFile, components: Sequence[Component], links: Sequenc
         if isinstance(component.part, PhotonicSpec) and circuits[component.name] > component.part.ports.value:
             what = f"{circuits[component.name]} lanes go through {component.name}, counted one way"
             most = f"{component.part.ports.value:g}, as {component.part_name} has so many ports"
-            raise text.error(["links"], f"links: {what}; expected at most {most}")
+            raise text.fault(["links"], f"links: {what}; expected at most {most}")
 
 
 # ---- by name, and several nodes ------------------------------------------------------------------------------------
@@ -505,25 +489,23 @@ def load(
 
     `nodes`, `network`, `nics` (network ports used of each node) and `gpu_direct` win over the file's `cluster`.
     """
-    file = described(name)
-    cluster = file.cluster
-    if gpu_direct is not None:
-        cluster = msgspec.structs.replace(cluster, gpu_direct=gpu_direct)
-        file = msgspec.structs.replace(file, cluster=cluster)
+    system = described(name)
+    cluster = system.cluster
     nodes = cluster.nodes if nodes is None else nodes
+    gpu_direct = cluster.gpu_direct if gpu_direct is None else gpu_direct
     setting_types.check({"nodes": nodes})
-    if fault := nodes_fault(file.system, nodes):
+    if fault := nodes_fault(system, nodes):
         raise ConfigError(f"{name}: nodes={nodes}: {fault}")
     if nodes == 1:
-        return file.system
+        return system
     try:
-        return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+        return _compose(system, nodes, network or cluster.network, cluster.nics if nics is None else nics, gpu_direct)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
-def described(name: str) -> SystemFile:
-    """The file of a system: its one node, what it says of several, and the networks that it knows."""
+def described(name: str) -> System:
+    """One node of a system."""
     path = _path(name)
     return _read_once(path) if path.parent == CONFIGS / "system" else read(path)
 
@@ -541,24 +523,22 @@ def _path(name: str) -> Path:
 # ---- several nodes
 
 
-def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> System:
+def _compose(system: System, nodes: int, network: str | None, nics: int | None, gpu_direct: bool | None) -> System:
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
-    system = file.system
-    network, nics = _plugged(file, nodes, network, nics)
-    port = _network_wire(_networks(file)[network], file.cluster.gpu_direct)
+    network, nics = _plugged(system, nodes, network, nics)
+    port = _network_wire(_networks(system)[network], gpu_direct)
     several = system.of_nodes(EqualNodes(system.components, system.links, nodes, network, nics, port))
     about = f"{nodes} nodes of: {system.about}"
-    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=file.cluster.rails)
+    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=system.cluster.rails)
 
 
-def _networks(file: SystemFile) -> dict[str, NetworkSpec]:
+def _networks(system: System) -> dict[str, NetworkSpec]:
     """Those that nodes of a system may be joined by."""
-    return {**parts_table("networks"), **file.networks}
+    return {**parts_table("networks"), **system.networks}
 
 
-def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
+def _plugged(system: System, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
     """The network's name, and how many cards of each node are used."""
-    system = file.system
     cards = sum(component.kind == "nic" for component in system.components)
     nics = cards if nics is None else nics
     if not cards:
@@ -568,10 +548,10 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
         )
     if network is None:
         raise ConfigError(
-            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(_networks(file)))}"
+            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(_networks(system)))}"
         )
-    if network not in _networks(file):
-        raise unknown_name("network", network, _networks(file), "network")
+    if network not in _networks(system):
+        raise unknown_name("network", network, _networks(system), "network")
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
     return network, nics
