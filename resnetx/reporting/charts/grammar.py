@@ -23,7 +23,6 @@ from resnetx.reporting.charts.figure import (
     COLUMN,
     DASHES,
     INK,
-    MOST_PANELS,
     PAGE_TEXT,
     PAPER,
     PHONE_TEXT,
@@ -33,6 +32,7 @@ from resnetx.reporting.charts.figure import (
     SYSTEMS,
     AnyChart,
     Figure,
+    evenly,
     family_colours,
     grid,
     layered,
@@ -191,7 +191,7 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
 
 def _described(plot: Plot, table: Table) -> tuple[Plot, Table]:
     """Rows that say what they are, by the columns that a mark says: names as they are, numbers behind their column."""
-    places = [(column.replace("_", " ").replace("GBps", "GB/s"), table.columns.index(column)) for column in plot.tips]
+    places = [(column.replace("_", " ").replace("Bps", "B/s"), table.columns.index(column)) for column in plot.tips]
 
     def said(name: str, cell: Cell) -> str:
         if isinstance(cell, str):
@@ -356,7 +356,7 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
         longest = max(plot.characters, *(len(part) for name in names for part in name.split(", ")))
         fitting = int((size.width - room) // (longest * CHARACTER * size.text + 10))
         most = max(1, min(plot.columns, len(names), size.columns, fitting))
-        count = min(len(names), MOST_PANELS)  # in full rows, where that takes few columns less
+        count = len(evenly(names))  # in full rows, where that takes few columns less
         columns = next((some for some in range(most, most // 2, -1) if count % some == 0), most)
         width = (size.width - room - legend_room - 10 * columns) / columns
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
