@@ -93,6 +93,7 @@ def _shown(value: Any) -> Any:
 
 _TAG = re.compile(r"<[^>]*>")  # what a drawing's texts have of these brackets is escaped
 _SAYING = re.compile(r'<path aria-label="((?:([^"]*?), batch )?[^"]*)"([^>]*)/>')
+_OPACITY = re.compile(r' opacity="(0[\d.]*)"')  # below 1
 _OF = re.compile(r' data-of="(\w+)"')
 _UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
 _UNSEEN = re.compile(r'<path class="(?:back|fore)ground"(?: aria-hidden="true")? d="[^"]*"(?: display="none")?/>')
@@ -113,7 +114,8 @@ def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
 
     def saying(mark: re.Match[str]) -> str:
         of = f' data-of="{crc32(mark[2].encode()):x}"' if mark[2] else ""
-        return f"<path{of}{mark[3]}><title>{mark[1]}</title></path>"
+        look = _OPACITY.sub(r' style="--own:\1"', mark[3]) if of else mark[3]
+        return f"<path{of}{look}><title>{mark[1]}</title></path>"
 
     said = _SAYING.sub(saying, _UNSEEN.sub("", svg))
     short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)

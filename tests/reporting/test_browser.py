@@ -166,7 +166,7 @@ def test_every_page_is_whole_and_can_be_read(tab, kind, tmp_path):
 # How visible the marks of the workload of the first visible mark are, and those of others, by figure.
 POINTED = """of => [...document.querySelectorAll('figure')].map(figure => {
     const marks = [...figure.querySelectorAll('[data-of]')].filter(
-        mark => mark.checkVisibility() && mark.getAttribute('opacity') !== '0'
+        mark => mark.checkVisibility() && !mark.getAttribute('style')?.endsWith('--own:0')
     ), seen = own => Math.max(0, ...marks.filter(mark => (mark.dataset.of === of) === own).map(
         mark => Number(getComputedStyle(mark).opacity)
     ));

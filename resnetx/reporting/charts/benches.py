@@ -427,7 +427,7 @@ def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: s
     apart = "panel" in marks[0] and max(rates) > MOST_SPREAD * min(rates)
     rate = Axis(field, unit, "log") if field == "time_ms" or apart else Axis(field, unit)
     if apart and field != "time_ms":
-        caption += f" Not from 0, where {min(rates):.2g} {unit} could not be seen beside {max(rates):.2g}."
+        caption = f"On a log scale, as panels reach {span(rates)} {unit}. {caption}"
     return _figure(marks, name, title, caption, SIZE, rate)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, pairwise
+from textwrap import wrap
 from typing import Any, Literal
 
 import altair as alt
@@ -490,16 +491,16 @@ def _name(record: Mapping[str, Cell], axis: Axis) -> str:
 
 
 def _parts(name: Cell, size: _Size) -> list[str]:
-    """The lines of a name: its own, or broken at commas where it would take more than its share of the width."""
+    """The lines of a name: its own, or broken at commas where it would take more than its share of the width, and at
+    blanks where that is too long."""
     if "\n" in str(name):
         return str(name).split("\n")
-    lines: list[str] = []
+    lines, most = list[str](), int(NAMES * size.width / (0.6 * size.text))
     for word in str(name).split(", "):
-        longer = f"{lines[-1]}, {word}" if lines else ""
-        if longer and len(longer) * size.text * 0.6 < NAMES * size.width:
+        if lines and len(longer := f"{lines[-1]}, {word}") < most:
             lines[-1] = longer
         else:
-            lines.append(word)
+            lines += wrap(word, most, break_long_words=False, break_on_hyphens=False) or [""]
     return lines
 
 
