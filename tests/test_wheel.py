@@ -77,7 +77,7 @@ def test_the_core_alone_describes_predicts_compares_and_reports(core, tmp_path):
     asked = {
         "ResNet/77": ["describe", "model.x=77"],
         "gx8: Cirrascale GX8": ["topology", "systems=gx8", f"out={tmp_path}/drawn"],
-        "Predicted: speed-ups on 8 GPUs of dgx1-p100 from ": [
+        "Predicted: efficiency on 8 GPUs of dgx1-p100 from ": [
             "predict",
             "systems=[dgx1-p100]",
             "study=paper",

@@ -18,7 +18,7 @@ from resnetx.record import DescribedWorkload, Workload
 from resnetx.request import Request
 from resnetx.settings import keywords, setting_types
 from resnetx.settings.setting_types import written
-from resnetx.settings.table import TABLE
+from resnetx.settings.table import TABLE, tagged
 from resnetx.settings.verbs import VERBS
 from resnetx.study import Point
 from resnetx.table import ANSWERS, Answer, Column, Record, Records, as_shown, row
@@ -144,9 +144,6 @@ def _stated(workload: Workload, name: str) -> str:
     return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
 
 
-_UNCOUNTED = ("strategy.gradient_as_bucket_view", "strategy.reshard", "strategy.device")
-
-
 def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Proposals":
     """Counts workloads: those of a study (the paper's, where nothing is given), or of any settings.
 
@@ -162,7 +159,7 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Prop
         return propose(given)
     if given.pop("memory", None) is not None:
         raise ConfigError("memory: limits what intensity= proposes; give intensity=, or leave it out")
-    if uncounted := next((name for name in _UNCOUNTED if name in given), None):
+    if uncounted := next((name for name in given if name in tagged("uncounted")), None):
         raise ConfigError(f"{uncounted}: changes nothing that is counted, only memory and copies; leave it out")
     out = given.pop("out", None)
     if out is not None and not given:

@@ -358,7 +358,9 @@ def _refuse_passed_over(given: Point) -> None:
                 "overlap of its own, but for strategy=server; leave one of them out"
             )
     if of_a_run := next((key for key in given if key in tagged("run")), None):
-        raise ConfigError(f"{of_a_run}: is of a run, and changes nothing that is predicted; leave it out")
+        raise ConfigError(
+            f"{of_a_run}={bare_word(given[of_a_run])}: is of a run, and changes nothing that is predicted; leave it out"
+        )
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:

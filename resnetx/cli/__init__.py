@@ -416,7 +416,7 @@ def verb_help(verb: Verb, options: argparse.Namespace) -> None:
         lines = [
             setting._replace(default=defaults.get(setting.name, setting.default))
             for setting in settings()
-            if reads(verb.settings, setting.name)
+            if verb.offers(setting.name)
         ]
     shown = lines if everything else _common(lines, verb.common.split())
     print(wrapped(f"{verb.about[0].upper()}{verb.about[1:]}.", width))
@@ -520,14 +520,14 @@ def completion_script(asked: str) -> str:
 
 def completions(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
     """The settings of the verb, or the values after "="; argcomplete drops those with another prefix."""
-    own = VERBS[parsed_args.verb].settings
+    verb = VERBS[parsed_args.verb]
     with searching(getattr(parsed_args, "config_dir", None) or []):
         key, equals, value = prefix.partition("=")
         if equals:
             begun = re.match(r"(\[(.*,)?)?", value)  # a list, of which the last value is being written
             assert begun, "an empty beginning always matches"
-            return [f"{key}={begun[0]}{value}" for value in _values(parsed_args.verb, key)] if reads(own, key) else []
-        found = [setting.name for setting in settings() if reads(own, setting.name) and setting.default]
+            return [f"{key}={begun[0]}{value}" for value in _values(parsed_args.verb, key)] if verb.offers(key) else []
+        found = [setting.name for setting in settings() if verb.offers(setting.name) and setting.default]
         return [f"{name}=" for name in dict.fromkeys(found)]
 
 

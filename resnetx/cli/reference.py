@@ -32,7 +32,7 @@ from resnetx.settings.files import CONFIGS, choices, settings
 from resnetx.settings.setting_types import field_type, members, value_word, written
 from resnetx.settings.setting_types import title as title_of_type
 from resnetx.settings.table import GROUPS, SECTIONS, TABLE, Range, Setting
-from resnetx.settings.verbs import PUBLIC, VERBS, Verb, reads
+from resnetx.settings.verbs import PUBLIC, VERBS, Verb
 from resnetx.table import GENERATED, code, table
 
 # ---- records --------------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def _only(setting: Setting, having: list[str]) -> str:
 
 def _reads(verb: Verb, setting: Setting) -> bool:
     inner = [name for name in verb.settings if name.startswith(f"{setting.name}.")]
-    return reads(verb.settings, setting.name) or bool(inner)
+    return verb.offers(setting.name) or bool(inner)
 
 
 def _reader(name: str, verb: Verb, setting: Setting) -> str:

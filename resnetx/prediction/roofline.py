@@ -312,9 +312,10 @@ def least_times(work: LayerWork, batch_size: int, on: Clocked) -> LeastTimes:
     (gpu, precision, clock_Hz), shape = on, work.flop.shape
     moved_bytes = work.elements * batch_size * PRECISION_BYTES[precision] + work.parameters * BYTES_PER_PARAMETER
     computing_s, in_fp32 = work.flop * batch_size / peak_FLOPps(*on), precision == "fp32"
-    fp32_FLOPps = peak_FLOPps(gpu, "fp32", clock_Hz)
-    if precision == "tf32" and peak_FLOPps(*on) < WINOGRAD_SAVES * fp32_FLOPps:  # a library may compute tf32 in fp32
-        in_fp32, computing_s = True, np.where(work.square, work.flop * batch_size / fp32_FLOPps, computing_s)
+    if precision == "tf32" and gpu.fp32_FLOPps.stated is not None:  # a library may compute tf32 in fp32
+        fp32_FLOPps = peak_FLOPps(gpu, "fp32", clock_Hz)
+        if peak_FLOPps(*on) < WINOGRAD_SAVES * fp32_FLOPps:
+            in_fp32, computing_s = True, np.where(work.square, work.flop * batch_size / fp32_FLOPps, computing_s)
     return (
         computing_s,
         moved_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value),

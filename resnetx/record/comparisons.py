@@ -62,7 +62,7 @@ class ComparedPoint(RecordPart, frozen=True):
     a: StudySide
     b: StudySide
     ratio: Summary | None  # of images/s
-    adjusted_p: float | None  # of a t test, for all points of the comparison; null: fewer than 3 runs a side
+    adjusted_p: float | None  # of t tests of all points; "different" up to 0.03; null: fewer than 3 runs a side
     verdict: Literal["different", "no difference shown", "too few runs to decide", "not measured"]
     speedup_ratio: Summary | None  # of the speed-ups over one baseline; null where that is the point itself or missing
     baseline: str  # "1 GPU", or "2 GPUs (1 GPU: not in both)", "itself", "none"

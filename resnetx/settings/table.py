@@ -91,6 +91,7 @@ TAGS = {
     "no-lab": "which machine it is, or how its messages are modelled: both are given in the lab",
     "message": "only says how messages are modelled",
     "run": "changes what a run reads, keeps or learns, and nothing that is predicted",
+    "uncounted": "changes only memory and copies, and nothing that is counted",
 }
 
 GROUP = None
@@ -179,13 +180,14 @@ SECTIONS = (
         Setting("strategy.first_bucket_mb", float | None, None, "size of the first bucket in MiB; null: DDP's own",
             of="bucket", axis=POINTS, range=BUCKETS),
         Setting("strategy.gradient_as_bucket_view", bool, True,
-            "true: gradients are views of the buckets | false: they are copied", of="bucket", axis=POINTS),
+            "true: gradients are views of the buckets | false: they are copied", of="bucket", axis=POINTS,
+            tags="uncounted"),
         Setting("strategy.reshard", bool, True,
             "true: a block's parameters are freed behind its forward pass and gathered again | false: kept", of="fsdp",
-            axis=POINTS),
+            axis=POINTS, tags="uncounted"),
         Setting("strategy.device", Literal["cpu", "gpu"], "cpu",
             "where parameters are kept and updated: cpu: the memory of rank 0's host | gpu: rank 0's GPU", of="server",
-            axis=POINTS),
+            axis=POINTS, tags="uncounted"),
         Setting("optimizer", str, "sgd", "", choices=("adamw", "sgd"), verbs=f"{RUNS} {PREDICTED}", axis=POINTS,
             tags="workload"),
         Setting("optimizer.learning_rate", float, 0.01, "", of="adamw sgd", axis=POINTS, defaults={"adamw": 0.001},

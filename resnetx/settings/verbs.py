@@ -49,6 +49,7 @@ class Verb:
     common: str = ""  # the settings that most calls use, required ones first; others: `--help --all`
     required: str = ""  # those of them that it has no answer without
     instead: Mapping[str, str] = field(default_factory=dict)  # what to write instead of settings that it has not
+    passed_over: str = ""  # tag of settings that it takes from a study alone, as they change no answer
 
     @cached_property
     def settings(self) -> tuple[str, ...]:
@@ -56,6 +57,10 @@ class Verb:
         groups = {row.name for row in TABLE.values() if "." not in row.name and self.name in row.readers}
         single = {row.name for row in TABLE.values() if self.name in row.readers and not reads(groups, row.name)}
         return tuple(sorted(groups | single))
+
+    def offers(self, key: str) -> bool:
+        """Whether it reads a setting and, where it is given by itself, does not refuse it."""
+        return reads(self.settings, key) and not (self.passed_over and key in tagged(self.passed_over))
 
     @cached_property
     def own(self) -> Mapping[str, Any]:
@@ -77,7 +82,7 @@ class Verb:
         """The text of `help(resnetx.NAME)`: what the function says, and every setting of it, common ones first."""
         if not self.settings or _SETTINGS_OF_HELP in doc:
             return doc
-        settings = [row for row in TABLE.values() if reads(self.settings, row.name)]
+        settings = [row for row in TABLE.values() if self.offers(row.name)]
         order = self.common.split()
         settings.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
         lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {_about(row)}" for row in settings]
@@ -110,6 +115,7 @@ _VERBS = (
         "count activations, parameters and intensity of a workload layer by layer, or of a study as a table",
         flags={"json": JSON, "all": ALL, CFG: "print the configuration and exit"},
         nothing={"study": "paper"},
+        passed_over="uncounted",
         group="predict",
         examples=(
             ("model=alexnet batch_size=256", "one workload, layer by layer"),
@@ -207,6 +213,7 @@ _VERBS = (
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON, "all": ALL},
         names_systems=True,
+        passed_over="run",
         group="predict",
         examples=(
             ("dgx1-p100 gx8 study=paper", "which of two systems"),
@@ -308,6 +315,7 @@ _VERBS = (
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
         names_systems=True,
         asks=True,
+        passed_over="run",
         group="predict",
         examples=(
             ("gx8 model=alexnet batch_size=256", "on a system you describe"),

@@ -188,3 +188,11 @@ def test_many_files_that_are_skipped_for_one_reason_are_counted(capsys, here):
             assert all(f"skipped: {file}: truncated" in said for file in killed[:5])
         else:
             assert said.startswith("skipped: 5 files: truncated or not JSON") and said.count("killed/") == 1
+
+
+def test_every_image_that_cannot_be_decoded_is_listed(capsys, here):
+    for number in range(1, 30):
+        Path(f"mine/n0/{number}.JPEG").write_text("no image")
+    assert main(["images", "mine", "--verify"]) == 1
+    out = capsys.readouterr().out
+    assert (out.splitlines()[0], out.count(".JPEG: not an image")) == ("mine: 30 faults.", 30)

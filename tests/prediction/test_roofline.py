@@ -268,6 +268,11 @@ def test_tf32_takes_what_fp32_takes_where_tensor_cores_gain_less_than_winograds_
             for precision in ("fp32", "tf32")
         )
         assert tf32 <= fp32 and (tf32 > 0.7 * fp32) == alike
+    none = msgspec.structs.replace(gpu.fp32_FLOPps, stated=None, source="not stated")
+    unstated = msgspec.structs.replace(gpu, fp32_FLOPps=none)  # no other precision needs it
+    for precision in ("tf32", "bf16"):
+        steps = [modelled_step(fitted(), tables.kept(model, size), size, 256, on, precision) for on in (gpu, unstated)]
+        assert steps[0].compute_s == steps[1].compute_s
 
 
 @pytest.mark.slow

@@ -49,10 +49,8 @@ def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
             f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
         )
         found = {"folder": str(root), **asdict(made)}
-    screen = partial(show.entries, [(fault, "") for fault in show.first(faults, show.ROWS)])
-    if len(faults) > show.ROWS:
-        show.leave_out("each fault")
-    show.conclude(options, [f"{root}: {told}."], lambda: [found], screen)
+    screen = partial(show.entries, [(fault, "") for fault in faults])
+    show.conclude(options, [f"{root}: {told}."], lambda: [found], screen, most=sys.maxsize)
     return 1 if faults else 0
 
 
