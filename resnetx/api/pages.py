@@ -31,7 +31,15 @@ from resnetx.record.topologies import Check, CollectiveCost, Outlier, Steering, 
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
-from resnetx.reporting.bench_conclusions import VERDICTS, copied_GBps, shown_benches
+from resnetx.reporting.bench_conclusions import (
+    VERDICTS,
+    copied_GBps,
+    shown_benches,
+    sides,
+    told_apart,
+    told_verdict,
+    which,
+)
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.charts.grammar import table_of_records
@@ -116,19 +124,20 @@ def _run(record: RunRecord) -> Part:
 
 def of_benches(records: Sequence[BenchRecord]) -> Part:
     """Several benches share their figures: a line for each in one panel."""
-    from resnetx.reporting.charts.benches import figures
+    from resnetx.reporting.charts.benches import all_alike, figures
 
     answer = shown_benches(records)
     verdicts = dict(counted([cell for record in records for cell in record.cells]))
     judged = ", ".join(f"{count} {VERDICTS.get(verdict, verdict)}" for verdict, count in verdicts.items())
     copies = [f"Copies: {judged}."] * bool(verdicts)
+    copies += [f"{said}{which(of, records)}." for of in records for said in all_alike(of.cells)]
     timed = any(record.points for record in records)
     name, of = ("collectives", "Collectives, size by size") if timed else ("classes", "Copies, class by class")
     tables = [PageTable(name, of, answer.table)] if answer.table else []
-    if cells := [cell for record in records for cell in record.cells]:
-        whole = table_of_records([_copy_row(cell) for cell in cells])
-        ordered = sorted(cells, key=lambda cell: (cell.family, cell.size_bytes, str(cell.source), str(cell.target)))
-        tables.append(PageTable("copies", "Copies, pair by pair", as_shown(_PAIRS, ordered), whole))
+    if cells := [(on, cell) for on, record in zip(sides(records), records, strict=True) for cell in record.cells]:
+        whole = table_of_records([{"on": on, **_copy_row(cell)} for on, cell in cells])
+        cells.sort(key=lambda row: (row[1].family, row[1].size_bytes, str(row[1].source), str(row[1].target)))
+        tables.append(PageTable("copies", "Copies, pair by pair", as_shown(told_apart(_PAIRS), cells), whole))
     title = "The interconnect, measured"
     alerts = _alerts([warning for record in records for warning in record.warnings])
     said = Counter(answer.sentences)
@@ -144,7 +153,7 @@ def _described(cell: CopyCell) -> str:
 def _copy_row(cell: CopyCell) -> Record:
     ends_s = cell.expected_interval_s
     ends: Record = {"expected_low_s": min(ends_s, default=None), "expected_high_s": max(ends_s, default=None)}
-    return {**row(cell), "time_s": median(cell.time_s), **ends}
+    return {**row(cell), "verdict": told_verdict(cell), "time_s": median(cell.time_s), **ends}
 
 
 _PAIRS: list[Column[CopyCell]] = [
@@ -157,7 +166,7 @@ _PAIRS: list[Column[CopyCell]] = [
     Column("time ms", lambda cell: in_ms(median(cell.time_s))),
     Column("GB/s", lambda cell: GBps(1e9 * copied_GBps(cell, median(cell.time_s)))),
     Column("expected", lambda cell: _described(cell)),
-    Column("verdict", lambda cell: cell.verdict),
+    Column("verdict", told_verdict),
     Column("class", lambda cell: cell.pair_class or ""),
     Column("path", lambda cell: cell.path or ""),
     Column("#wrong", lambda cell: "N/A" if cell.wrong is None else f"{cell.wrong}"),
@@ -168,8 +177,9 @@ def _alerts(warnings: Sequence[Warning]) -> list[str]:
     """Each kind of warning once, as it was given first, with how many there are of it."""
     kinds = Counter(warning.code for warning in warnings)
     first = {warning.code: warning for warning in reversed(warnings)}
+    said = {code: warning.message.replace(f"{code}: ", "") for code, warning in first.items()}  # as old records have it
     return [
-        f"{code}{f' ({count} times; the first)' * (count > 1)}: {first[code].message}; {first[code].remedy}"
+        f"{code}{f' ({count} times; the first)' * (count > 1)}: {said[code]}; {first[code].remedy}"
         for code, count in kinds.items()
     ]
 

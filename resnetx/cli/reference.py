@@ -218,7 +218,8 @@ that it does not read; `resnetx VERB --help` lists those that it reads. How valu
 
 def settings_page() -> str:
     """The page as Markdown."""
-    lines = [SETTINGS_HEAD]
+    lines = [SETTINGS_HEAD, "## The verbs", ""]
+    lines += [*table(("verb", "does"), [[code(f"resnetx {name}"), verb.about] for name, verb in VERBS.items()]), ""]
     for section in SECTIONS:
         own = {row.name for row in section.settings}
         rows = [_row(alike) for alike in _alike([line for line in settings() if line.name in own])]

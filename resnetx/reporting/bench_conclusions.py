@@ -239,7 +239,7 @@ def collective_columns(unit: TimeUnit = US) -> list[Column[TimedPoint]]:
         ),
         Column(f">expected {name}", lambda row: "" if row[0].expected_s is None else alone(row[0].expected_s)),
         Column(f">its error {name}", lambda row: " to ".join(map(alone, row[0].expected_interval_s)), ONLY_WITH_ALL),
-        Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
+        Column("verdict", lambda row: told_verdict(row[0])),
         Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),
     ]
 
@@ -266,16 +266,22 @@ def timed_of(record: BenchRecord) -> list[TimedPoint]:
 def shown_benches(records: Sequence[BenchRecord]) -> Answer:
     """What each bench answers, and its collectives, or else its copies; which bench, where several differ in it."""
     sentences = [sentence for record in records for sentence in bench_answer(record)]
-    on = [which(record, records, ranks=False).removeprefix(", ") for record in records]
+    on = sides(records)
     if rows := [(name, row) for name, record in zip(on, records, strict=True) for row in timed_of(record)]:
         unit = unit_of_times(time_s for _, (_, time_s, _) in rows)
-        return Answer(sentences, as_shown(_on(several_columns(unit)), rows))
+        return Answer(sentences, as_shown(told_apart(several_columns(unit)), rows))
     copies = [(name, row) for name, record in zip(on, records, strict=True) for row in copy_rows(record.cells)]
     columns = copy_columns([row for _, row in copies])
-    return Answer(sentences, as_shown(_on(columns), copies) if copies else None)
+    return Answer(sentences, as_shown(told_apart(columns), copies) if copies else None)
 
 
-def _on(columns: Sequence[Column[T]]) -> list[Column[tuple[str, T]]]:
+def sides(records: Sequence[BenchRecord]) -> list[str]:
+    """What each bench is of, where several differ in it."""
+    return [which(record, records, ranks=False).removeprefix(", ") for record in records]
+
+
+def told_apart(columns: Sequence[Column[T]]) -> list[Column[tuple[str, T]]]:
+    """Columns of rows that say of which bench they are."""
     return [Column("on", lambda row: row[0]), *(column.of(lambda row: row[1]) for column in columns)]
 
 
@@ -316,6 +322,11 @@ def copy_verdicts(cells: Sequence[CopyCell]) -> str:
 
 
 VERDICTS = {"not judged": "with no reference"}
+
+
+def told_verdict(result: BenchPoint | CopyCell) -> str:
+    """Of one result; "" where nothing is there to judge it by."""
+    return "" if result.verdict == "not judged" else result.verdict
 
 
 def _verdict(cells: Sequence[CopyCell]) -> str:

@@ -10,6 +10,7 @@ from math import floor, isfinite, log10
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from zlib import crc32
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -91,7 +92,9 @@ def _shown(value: Any) -> Any:
 
 
 _TAG = re.compile(r"<[^>]*>")  # what a drawing's texts have of these brackets is escaped
-_SAYING = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
+_SAYING = re.compile(r'<path aria-label="((?:([^"]*?), batch )?[^"]*)"([^>]*)/>')
+_OPACITY = re.compile(r' opacity="(0[\d.]*)"')  # below 1
+_OF = re.compile(r' data-of="(\w+)"')
 _UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
 _UNSEEN = re.compile(r'<path class="(?:back|fore)ground"(?: aria-hidden="true")? d="[^"]*"(?: display="none")?/>')
 _DECIMALS = re.compile(r"(\d\.\d\d)\d+")
@@ -105,9 +108,16 @@ def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
     """A drawing as part of a page: so wide that its texts, which are of `text_size`, have 12 px, what a mark says as
     its tooltip, and mute to screen readers, which have the table beside it. Its texts are escaped already.
 
-    It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out.
+    It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out. A mark
+    that names a workload first has its number, by which all of it stands out in the page where one is pointed at.
     """
-    said = _SAYING.sub(r"<path\2><title>\1</title></path>", _UNSEEN.sub("", svg))
+
+    def saying(mark: re.Match[str]) -> str:
+        of = f' data-of="{crc32(mark[2].encode()):x}"' if mark[2] else ""
+        look = _OPACITY.sub(r' style="--own:\1"', mark[3]) if of else mark[3]
+        return f"<path{of}{look}><title>{mark[1]}</title></path>"
+
+    said = _SAYING.sub(saying, _UNSEEN.sub("", svg))
     short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)
 
     def sized(opening: re.Match[str]) -> str:
@@ -116,6 +126,12 @@ def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
         return f'<svg aria-hidden="true" style="min-width:{width:.4g}px{most}"'
 
     return Markup(_SIZE.sub(sized, short))
+
+
+def workloads_of(drawings: Iterable["Drawing"]) -> list[str]:
+    """The numbers of the workloads that are in some drawings, if there are several."""
+    numbers = sorted({number for drawing in drawings for number in _OF.findall(drawing.inline)})
+    return numbers if len(numbers) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -248,6 +264,7 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
         kinds=kinds_of_files(),
         undrawn=undrawn(),
         dark=partners(drawing.inline for of_part in drawings for drawing in of_part),
+        workloads=workloads_of(drawing for of_part in drawings for drawing in of_part),
         most_rows=MOST_ROWS,
         most_open=MOST_OPEN,
         most_notes=MOST_NOTES,
@@ -356,6 +373,7 @@ def _html(
         kinds=kinds_of_files(),
         platform=platform(studies),
         dark=partners(drawing.inline for drawing in drawings),
+        workloads=workloads_of(drawings),
         conventions=sorted({point.counts.convention for point in points if point.counts}),
         usual=_most_frequent(
             point.result.baseline for point in points if point.result.speedup and point.request.key in compared

@@ -173,7 +173,20 @@ def test_a_page_of_benches_says_each_kind_of_warning_once_and_times_in_ms():
     assert len(part.alerts) == 3 and any(alert.startswith("foreign-load (") for alert in part.alerts)
     shown = {table.name: table.shown for table in part.tables}
     assert {"on", "time ms", "expected ms"} <= set(shown["collectives"].columns)
-    assert {"from", "to", "size", "time ms", "GB/s"} <= set(shown["copies"].columns)
+    assert {"on", "from", "to", "size", "time ms", "GB/s"} <= set(shown["copies"].columns)
+
+
+def test_pairs_that_are_alike_are_a_sentence_and_each_figure_has_one_unit():
+    """Li et al.'s anti-locality in the lab: alike one way, in two classes both ways."""
+    made = resnetx.load("results/lab/shared-uplink")
+    part = pages.of_benches([made])
+    (told,) = [note for note in part.notes if "alike" in note]
+    assert told == "Device copies, one way: all pairs are alike, bandwidth 0.102 to 0.103 GB/s at 4 MiB."
+    (matrix,) = [figure for figure in part.figures if "source" in figure.table.columns]
+    assert matrix.name == "device_both-ways_pageable_bandwidth"
+    assert "MBps" in matrix.table.columns and "GBps" not in matrix.table.columns
+    assert [alert.count("anti-locality") for alert in part.alerts] == [1]
+    assert not any("not judged" in map(str, row) for table in part.tables for row in table.shown.rows)
 
 
 @pytest.mark.slow

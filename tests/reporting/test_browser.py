@@ -163,6 +163,30 @@ def test_every_page_is_whole_and_can_be_read(tab, kind, tmp_path):
     assert tab.locator("figure svg title").count() > 0  # what a mark says when it is pointed at
 
 
+# How visible the marks of the workload of the first visible mark are, and those of others, by figure.
+POINTED = """of => [...document.querySelectorAll('figure')].map(figure => {
+    const marks = [...figure.querySelectorAll('[data-of]')].filter(
+        mark => mark.checkVisibility() && !mark.getAttribute('style')?.endsWith('--own:0')
+    ), seen = own => Math.max(0, ...marks.filter(mark => (mark.dataset.of === of) === own).map(
+        mark => Number(getComputedStyle(mark).opacity)
+    ));
+    return [seen(true), seen(false)];
+}).filter(([own, others]) => own && others)"""
+
+
+def test_a_workload_that_is_pointed_at_stands_out_in_all_figures(tab, tmp_path):
+    PAGES["comparison"](tmp_path)
+    tab.set_viewport_size({"width": WIDTHS[1], "height": 900})
+    tab.goto((tmp_path / "index.html").as_uri())
+    mark = tab.locator("figure path[data-of]:visible").first
+    of = mark.get_attribute("data-of")
+    alike = tab.evaluate(POINTED, of)
+    assert len(alike) > 2 and all(others > 0.3 for _, others in alike)
+    mark.hover(force=True)
+    assert all(own > 0.3 and others <= 0.12 for own, others in tab.evaluate(POINTED, of))
+    assert len(tab.evaluate(POINTED, of)) == len(alike)
+
+
 def test_faults_of_a_page_are_found(tab, tmp_path):
     (tmp_path / "index.html").write_text(
         "<body style='background: white'><p style='color: #bbb; font-size: 9px'>pale</p>"

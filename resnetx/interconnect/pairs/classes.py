@@ -390,7 +390,7 @@ def _anti_locality(times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair,
     worst = max(ratios, key=lambda size: ratios[size])
     pairs = tuple(pair for pair in times[worst] if names.get(pair) == near)
     staged = all(kinds.get(pair) == "host" for pair in pairs)
-    text = f"anti-locality: copies of {size_text(worst)} take {ratios[worst]:.2f} times as long ({near}) as ({far})"
+    text = f"copies of {size_text(worst)} take {ratios[worst]:.2f} times as long ({near}) as ({far})"
     cause = _SHARED_UPLINK if staged else _REDIRECTED
     return [PairFinding("anti-locality", tuple(sorted(ratios)), ratios[worst], pairs, text, cause)]
 

@@ -18,7 +18,7 @@ from resnetx.record import BenchPoint, BenchRecord
 from resnetx.record.bench_record import CopyCell, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, PairCosts
-from resnetx.reporting.bench_conclusions import collectives_of, which
+from resnetx.reporting.bench_conclusions import collectives_of, copied_GBps, told_verdict, which
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import (
     ON_RAMPS,
@@ -426,6 +426,8 @@ def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: s
     rates = [float(mark[field] or 0) for mark in marks if mark["size_bytes"] == max(_whole(marks, "size_bytes"))]
     apart = "panel" in marks[0] and max(rates) > MOST_SPREAD * min(rates)
     rate = Axis(field, unit, "log") if field == "time_ms" or apart else Axis(field, unit)
+    if apart and field != "time_ms":
+        caption = f"On a log scale, as panels reach {span(rates)} {unit}. {caption}"
     return _figure(marks, name, title, caption, SIZE, rate)
 
 
@@ -485,17 +487,43 @@ _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
 
 
 def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = OF_PAIRS) -> list[Figure]:
-    """Latency at the smallest size, and bandwidth at the largest one. `name`: of the files; `what`: the title."""
+    """Latency at the smallest size, and bandwidth at the largest one, where pairs differ in it. `name`: of the files;
+    `what`: the title."""
+    return [
+        _matrix(same, f"{name}_{quantity}", what, origin, latency=quantity == "latency")
+        for quantity, same in _squares(cells)
+        if not _alike(same)
+    ]
+
+
+def all_alike(cells: Sequence[CopyCell]) -> Iterator[str]:
+    """What the matrices would show of each kind of copies between pairs that are alike."""
+    for family, own in families(cells).items():
+        for quantity, same in _squares(own):
+            if _alike(same):
+                column, unit = (3, "us") if quantity == "latency" else (4, "GB/s")
+                values = [float(_square(cell, quantity == "latency")[column] or 0) for cell in same]
+                told = f"{quantity} {span(values)} {unit} at {size_text(same[0].size_bytes)}"
+                yield f"{_capital(family.words)}: all pairs are alike, {told}"
+
+
+def _squares(cells: Sequence[CopyCell]) -> Iterator[tuple[str, list[CopyCell]]]:
     cells = [cell for cell in cells if cell.source != cell.target]
     sizes = sorted({cell.size_bytes for cell in cells})
     if len({(cell.source, cell.target) for cell in cells}) < FEWEST_PAIRS:
-        return []
-    found = []
+        return
     if sizes[0] <= LATENCY_BYTES:
-        found.append(_matrix(cells, sizes[0], f"{name}_latency", what, origin, latency=True))
+        yield "latency", [cell for cell in cells if cell.size_bytes == sizes[0]]
     if sizes[-1] > LATENCY_BYTES:
-        found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, origin, latency=False))
-    return found
+        yield "bandwidth", [cell for cell in cells if cell.size_bytes == sizes[-1]]
+
+
+ALIKE = 1.05  # the longest time over the shortest of pairs that a sentence tells in place of a matrix
+
+
+def _alike(cells: Sequence[CopyCell]) -> bool:
+    times_s = [median(cell.time_s) for cell in cells]
+    return max(times_s) <= ALIKE * min(times_s)
 
 
 def _places(cells: Sequence[CopyCell]) -> list[str]:
@@ -504,13 +532,16 @@ def _places(cells: Sequence[CopyCell]) -> list[str]:
     return [*map(str, numbers), *sorted(end for end in ends if isinstance(end, str))]
 
 
-def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: str, latency: bool) -> Figure:
+def _matrix(cells: Sequence[CopyCell], name: str, what: str, origin: str, latency: bool) -> Figure:
     """By class where pairs have some, else from 0: what differs by chance is not stretched over all colours."""
     columns = ["source", "target", "size_bytes", "time_us", "GBps", "pair_class", "verdict", "label"]
-    rows = [_square(cell, latency) for cell in cells if cell.size_bytes == size]
+    rows, size = [_square(cell, latency) for cell in cells], cells[0].size_bytes
     quantity, unit, column = ("latency", "us", "time_us") if latency else ("bandwidth", "GB/s", "GBps")
     if not latency and max(float(row[4] or 0) for row in rows) < 1:  # as in the lab: short figures fit into squares
-        unit, rows = "MB/s", [[*row[:-1], f"{1e3 * float(row[4] or 0):.3g}"] for row in rows]
+        unit, column = "MB/s", "MBps"
+        columns[4] = column
+        rates = [1e3 * float(row[4] or 0) for row in rows]
+        rows = [[*row[:4], rate, *row[5:-1], f"{rate:.3g}"] for row, rate in zip(rows, rates, strict=True)]
     places = _places(cells)
     of_class: dict[str, list[float]] = defaultdict(list)  # the fastest first, so that slow ones have one colour
     for row in rows:
@@ -519,7 +550,7 @@ def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: 
     by_class = 1 < len(classes) <= len(TINTS) and "" not in classes
     most = max(float(row[columns.index(column)] or 0) for row in rows)
     # Slow is dark in both: the eye is led to what may be wrong.
-    ramp = Ramp(column, "lightorange", "GB/s" if unit == "MB/s" else unit, (0.0, most), reverse=not latency)
+    ramp = Ramp(column, "lightorange", unit, (0.0, most), reverse=not latency)
     words = Mark("words", column="label", look={"color": INK if by_class else ON_RAMPS})
     plot = Plot(
         x=Axis("target", "to", "names", order=places),
@@ -539,10 +570,10 @@ def _capital(words: str) -> str:
 
 def _square(cell: CopyCell, latency: bool) -> list[Cell]:
     time_s = median(cell.time_s)
-    rate = cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9  # both directions summed
+    rate = copied_GBps(cell, time_s)
     label = f"{time_s * 1e6 if latency else rate:.3g}"
     ends: list[Cell] = [str(cell.source), str(cell.target), cell.size_bytes]
-    return [*ends, time_s * 1e6, rate, cell.pair_class or "", cell.verdict, label]
+    return [*ends, time_s * 1e6, rate, cell.pair_class or "", told_verdict(cell), label]
 
 
 # The figure of one collective alone: effective bandwidth over size, by system and GPUs.

@@ -99,7 +99,7 @@ def panel_grid(
     `panel` gets a chart with its data and title, whether it is leftmost, and whether it is the last of its column.
     Panels that fill their rows are facets of one, which are drawn in half the time.
     """
-    drawn = _evenly(names)
+    drawn = evenly(names)
     limit = (width - 5 * text_size) // columns
     longest = max(len(part) for name in drawn for part in name.split(", "))
     if longest * CHARACTER * text_size / 7 < SURE * limit:
@@ -140,9 +140,9 @@ def grid(panels: Sequence[AnyChart], columns: int, tables: dict[str, list[Record
     return styled(_Grid(concat=panels, columns=columns, spacing=7, align="each"), tables, text_size)
 
 
-def _evenly(names: Sequence[str]) -> Sequence[str]:
+def evenly(names: Sequence[str]) -> Sequence[str]:
     """As many names as a figure has panels at most, from the first to the last, evenly spaced."""
-    if len(names) <= MOST_PANELS:
+    if len(names) <= MOST_PANELS + 3:  # a row more, rather than to leave out so few
         return names
     return [names[index * (len(names) - 1) // (MOST_PANELS - 1)] for index in range(MOST_PANELS)]
 

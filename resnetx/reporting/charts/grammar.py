@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, pairwise
+from textwrap import wrap
 from typing import Any, Literal
 
 import altair as alt
@@ -23,7 +24,6 @@ from resnetx.reporting.charts.figure import (
     COLUMN,
     DASHES,
     INK,
-    MOST_PANELS,
     PAGE_TEXT,
     PAPER,
     PHONE_TEXT,
@@ -33,6 +33,7 @@ from resnetx.reporting.charts.figure import (
     SYSTEMS,
     AnyChart,
     Figure,
+    evenly,
     family_colours,
     grid,
     layered,
@@ -191,7 +192,7 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
 
 def _described(plot: Plot, table: Table) -> tuple[Plot, Table]:
     """Rows that say what they are, by the columns that a mark says: names as they are, numbers behind their column."""
-    places = [(column.replace("_", " ").replace("GBps", "GB/s"), table.columns.index(column)) for column in plot.tips]
+    places = [(column.replace("_", " ").replace("Bps", "B/s"), table.columns.index(column)) for column in plot.tips]
 
     def said(name: str, cell: Cell) -> str:
         if isinstance(cell, str):
@@ -356,7 +357,7 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
         longest = max(plot.characters, *(len(part) for name in names for part in name.split(", ")))
         fitting = int((size.width - room) // (longest * CHARACTER * size.text + 10))
         most = max(1, min(plot.columns, len(names), size.columns, fitting))
-        count = min(len(names), MOST_PANELS)  # in full rows, where that takes few columns less
+        count = len(evenly(names))  # in full rows, where that takes few columns less
         columns = next((some for some in range(most, most // 2, -1) if count % some == 0), most)
         width = (size.width - room - legend_room - 10 * columns) / columns
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
@@ -490,16 +491,16 @@ def _name(record: Mapping[str, Cell], axis: Axis) -> str:
 
 
 def _parts(name: Cell, size: _Size) -> list[str]:
-    """The lines of a name: its own, or broken at commas where it would take more than its share of the width."""
+    """The lines of a name: its own, or broken at commas where it would take more than its share of the width, and at
+    blanks where that is too long."""
     if "\n" in str(name):
         return str(name).split("\n")
-    lines: list[str] = []
+    lines, most = list[str](), int(NAMES * size.width / (0.6 * size.text))
     for word in str(name).split(", "):
-        longer = f"{lines[-1]}, {word}" if lines else ""
-        if longer and len(longer) * size.text * 0.6 < NAMES * size.width:
+        if lines and len(longer := f"{lines[-1]}, {word}") < most:
             lines[-1] = longer
         else:
-            lines.append(word)
+            lines += wrap(word, most, break_long_words=False, break_on_hyphens=False) or [""]
     return lines
 
 

@@ -76,6 +76,7 @@ def _figures_of(point: PredictedPoint) -> Record:
     value, least, most = to_interval(point.speedup, low, high) if low < high else (f"{point.speedup:.3g}", "", "")
     ends = f" ({least} to {most})" if least else ""
     ranks = how_many(point.gpus, unit_of_point(point))
+    case = f"{point.workload}, batch {point.batch_size}, {point.system}, {ranks}"
     return {
         "gpus": point.gpus,
         "images_per_s": point.images_per_s,
@@ -84,7 +85,7 @@ def _figures_of(point: PredictedPoint) -> Record:
         "speedup_high": high,
         "ideal": point.gpus / point.baseline_gpus,
         "baseline_gpus": point.baseline_gpus,
-        "description": f"{ranks}: {value} times{ends}, {si(point.images_per_s)} images/s",
+        "description": f"{case}: {value} times{ends}, {si(point.images_per_s)} images/s",
     }
 
 
