@@ -105,7 +105,6 @@ class Verb:
 _SCREENS = {
     **dict.fromkeys(("images", "lab", "list", "report"), "short_screens"),
     "check": "show_doctor",
-    "reproduce": "show_report",
     "verify": "show_train",
 }
 

@@ -14,9 +14,8 @@ import msgspec
 import resnetx
 from resnetx.api import compare as comparing
 from resnetx.api.bench import export_bench
-from resnetx.cli.verbs import show_compare, show_predict, show_report, show_steer, show_sweep
+from resnetx.cli.verbs import show_compare, show_predict, show_reproduce, show_steer, show_sweep
 from resnetx.cli.verbs import show_compare as show_bench_comparison
-from resnetx.cli.verbs import show_report as show_score
 from resnetx.record import (
     SCHEMA,
     BenchRecord,
@@ -43,8 +42,8 @@ SHOWN: dict[type, Callable[[Any], None]] = {
     BenchComparison: show_bench_comparison.bench_comparison,
     Comparison: show_compare.show_studies,
     Prediction: show_predict.prediction,
-    CheckedPapers: show_report.papers_screen,
-    Score: show_score.score,
+    CheckedPapers: show_reproduce.papers_screen,
+    Score: show_reproduce.score,
     Steering: show_steer.steering,
     SystemComparison: show_compare.comparison,
 }

@@ -10,7 +10,7 @@ from statistics import median
 from resnetx.api.answers import accuracy_answer, benches_answer, papers_answer, score_answer
 from resnetx.api.compare import Compared, compared
 from resnetx.cli import show
-from resnetx.cli.verbs import show_predict, show_report
+from resnetx.cli.verbs import show_predict, show_reproduce
 from resnetx.literature.claims import are_of_the_paper
 from resnetx.literature.explanations import Causes
 from resnetx.record.bench_record import CopyEnd
@@ -75,9 +75,9 @@ def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callab
         case Compared(Accuracy() as record, Prediction() as prediction):
             return accuracy_answer(record), partial(_accuracy, record, prediction)
         case Compared(CheckedPapers() as record):
-            return papers_answer(record), partial(show_report.papers_screen, record)
+            return papers_answer(record), partial(show_reproduce.papers_screen, record)
         case Compared(Score() as record):
-            return score_answer(record), partial(show_report.score, record)
+            return score_answer(record), partial(show_reproduce.score, record)
         case Compared(SystemComparison() as record, Prediction() as prediction, causes):
             return compared_answer(record), partial(_systems, record, prediction, causes, of_study)
     raise AssertionError(f"no screen of {comparison}")
@@ -86,9 +86,9 @@ def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callab
 def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None, of_study: bool) -> None:
     comparison(record)
     if (of_study or show.everything()) and are_of_the_paper(record.points):
-        show_report.claims(record.claims)
+        show_reproduce.claims(record.claims)
     if causes:
-        show_report.causes(causes)
+        show_reproduce.causes(causes)
     show_predict.sure_and_more(prediction, ratios=True)
 
 

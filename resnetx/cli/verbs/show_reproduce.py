@@ -1,4 +1,4 @@
-"""`reproduce`: what papers state beside what is predicted of it."""
+"""`reproduce`, and what `compare papers=` and `score=` show: what was published beside what is predicted of it."""
 
 from argparse import Namespace
 from collections import Counter
@@ -19,10 +19,8 @@ from resnetx.reporting.compared_systems import counted
 from resnetx.study import Point
 from resnetx.table import Column
 
-# ---- show papers ----------------------------------------------------------------------------------------------------
-# The screen of papers' statements: how many hold, of what was known before and of what was not; --all: each.
-
-# The screen of published statements: how many hold, each beside what is predicted, and what decides it.
+# ---- statements of systems that are compared ------------------------------------------------------------------------
+# How many hold, each beside what is predicted, and what decides it.
 
 CLAIM_MISSES = ("miss: cause", "no cause")
 OUTCOMES = {"hit": "agrees", "miss": "DISAGREES", "open": "undecided", "given": "input"}  # in the field's words
@@ -173,6 +171,10 @@ def _options() -> Iterable[str]:
     for name, assumption in published("tallent2017").assumptions.items():
         options = "; ".join(f"{option}: {each.about}" for option, each in assumption.options.items())
         yield f"  {name}: {assumption.about}. {options}."
+
+
+# ---- statements of papers -------------------------------------------------------------------------------------------
+# How many hold, of what was known before and of what was not; --all: each.
 
 
 def papers_screen(checked: CheckedPapers) -> None:
