@@ -241,7 +241,7 @@ class RunSummaryReader:
 
     def __call__(self, folder: RunFolder) -> RunSummary:
         """The summary of one run, or a `RecordError` that says what is wrong with its file."""
-        decoded: _Decoded = read(folder.record, _Decoded)
+        decoded: _Decoded = read(folder.record, _Decoded, "a record of a run")
         try:
             rates, environment = _rates(decoded), self._environment(bytes(decoded.environment))
         except ValueError as error:  # msgspec's are of this kind, too

@@ -60,6 +60,10 @@ def without_a_field(tree):
     del tree["environment"]["python"]
 
 
+def without_any_sample_of_gpus(tree):
+    del tree["gpu_samples"]
+
+
 def without_time(tree):
     tree["windows_s"] = [[0.0, 1.0], [0.0, 1.0]]
 
@@ -76,6 +80,7 @@ def without_images(tree):
     ("spoil", "sentence"),
     [
         (without_a_field, "missing required field `python`"),
+        (without_any_sample_of_gpus, "Object missing required field `gpu_samples`"),
         (without_time, "windows_s: .* images in 0.0 s give no rate"),
         (with_unequal_windows, "windows_s: ranks have different numbers of windows, 1 to 2"),
         (without_images, "windows_s: 0 images in .* s give no rate"),
