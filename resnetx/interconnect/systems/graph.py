@@ -85,6 +85,7 @@ class CpuSpec(_Spec, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "cpu"
     cores: SourcedValue | None = None  # of one socket; null: not stated
+    single_thread: SourcedValue | None = None  # PassMark's rating of one thread; null: not stated
     # One copy staged through this CPU's memory: one alone, and two at once in opposite directions, summed.
     staging_Bps: SourcedValue
     staging_duplex_Bps: SourcedValue | None = None  # null: twice the one-way rate
