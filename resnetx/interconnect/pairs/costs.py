@@ -19,20 +19,16 @@ References: Li et al. 2019, section 3.1 and Fig. 15 to 17; `results/published/pa
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil
 
 import msgspec
 
 from resnetx.copies import Direction
 from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path, to_host
-from resnetx.interconnect.systems.system import load
+from resnetx.interconnect.systems.paths import Path, to_host
 from resnetx.loading import own_yaml
 from resnetx.settings.files import PUBLISHED
-from resnetx.units import size
 
 FIT_FILE = PUBLISHED / "pairs-fit.yaml"
 
@@ -131,97 +127,6 @@ def host_path(system: System, device: int) -> Path | None:
     return Path(device, device, "pcie", steps, rate_Bps, duplex_Bps, latency_s, f"{slowest.name}, copied by the GPU")
 
 
-# Pair copies that others measured, as `results/published/pairs.yaml` has them, and what the model says of each.
-
-SYSTEM = "dgx1-p100"
-MATRIX_BYTES = 40_000_000  # of the copies that bandwidths of a matrix are of: ten million integers
-
-
-class PairSeries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Medians over the pairs of a class, by size."""
-
-    pairs: str
-    transport: Transport
-    example: tuple[int, int]
-    time_us: dict[str | int, float]
-    both_ways_GBps: dict[str | int, float] = {}
-    fitted: list[str] = []
-    fitted_both_ways: list[str] = []
-
-
-class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of each ordered pair."""
-
-    transport: Transport
-    direction: Direction
-    bandwidth_GBps: list[list[float]] | None = None
-    latency_us: list[list[float]] | None = None
-
-
-class PublishedPairs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file."""
-
-    series: list[PairSeries]
-    matrices: list[Matrix]
-
-
-@dataclass(frozen=True)
-class PairFigure:
-    """One figure as a time: of one copy, or until both have ended."""
-
-    path: Path
-    direction: Direction
-    size_bytes: int
-    time_s: float
-    fitted: bool
-
-    @property
-    def kind(self) -> PathKind:
-        return self.path.kind
-
-    def predicted_s(self, fit: PairFit | None = None) -> float:
-        cost = pair_cost(self.path, self.size_bytes, fit)
-        return cost.time_s if self.direction == "one-way" else cost.both_ways_s
-
-
-@cache
-def published() -> PublishedPairs:
-    """The file."""
-    pairs: PublishedPairs = own_yaml(PUBLISHED / "pairs.yaml", PublishedPairs)
-    return pairs
-
-
-@cache
-def figures() -> tuple[PairFigure, ...]:
-    """All figures that the model says something of: not those of copies that a third GPU relays."""
-    system = load(SYSTEM)
-    series = [figure for each in published().series for figure in _of_series(system, each)]
-    return (*series, *(figure for matrix in published().matrices for figure in _of_matrix(system, matrix)))
-
-
-def _of_series(system: System, series: PairSeries) -> Iterator[PairFigure]:
-    path = copy_path(system, *series.example, series.transport)
-    for key, time_us in series.time_us.items():
-        yield PairFigure(path, "one-way", size(str(key)), time_us * 1e-6, str(key) in series.fitted)
-    for key, rate_GBps in series.both_ways_GBps.items():
-        size_bytes = size(str(key))
-        time_s = 2 * size_bytes / (rate_GBps * 1e9)
-        yield PairFigure(path, "both-ways", size_bytes, time_s, str(key) in series.fitted_both_ways)
-
-
-def _of_matrix(system: System, matrix: Matrix) -> Iterator[PairFigure]:
-    for source, row in enumerate(matrix.latency_us or matrix.bandwidth_GBps or []):
-        for target, figure in enumerate(row):
-            path = copy_path(system, source, target, "auto" if matrix.transport == "peer" else matrix.transport)
-            if path.kind == "local" or (path.kind == "host" and matrix.transport == "peer"):
-                continue
-            if matrix.latency_us:
-                yield PairFigure(path, matrix.direction, 1, figure * 1e-6, fitted=False)
-            else:
-                moved = MATRIX_BYTES * (2 if matrix.direction == "both-ways" else 1)
-                yield PairFigure(path, matrix.direction, MATRIX_BYTES, moved / (figure * 1e9), fitted=False)
-
-
 # How far off costs of pair copies are, as measured: `results/published/pairs-fit.yaml`.
 #
 # Only figures count that nothing was fitted to. Copies are told apart by the kind of their path, their direction and
@@ -229,8 +134,8 @@ def _of_matrix(system: System, matrix: Matrix) -> Iterator[PairFigure]:
 #
 #     error_of("dgx1-p100", "host", "one-way", 4 * 2**20).q90
 
+SYSTEM = "dgx1-p100"  # that these were measured on
 BANDS_BYTES = (32 * 2**10, 2 * 2**20, 32 * 2**20)  # where a latency, a first chunk, and a start no longer decide
-LEVEL = 0.9
 SOURCE = "Tartan (Li et al. 2019) on a P100 DGX-1"
 
 
@@ -253,26 +158,7 @@ class ErrorFile(msgspec.Struct, frozen=True):
     errors: list[PairError]
 
 
-def errors(figures: Iterable[PairFigure], fit: PairFit) -> list[PairError]:
-    """The errors of all figures that are not fitted, cell by cell."""
-    cells: dict[tuple[str, Direction, int], list[float]] = {}
-    for figure in figures:
-        if not figure.fitted:
-            error = figure.predicted_s(fit) / figure.time_s - 1
-            for kind in ["local"] if figure.kind == "local" else [figure.kind, "any"]:
-                cells.setdefault((kind, figure.direction, _band(figure.size_bytes)), []).append(error)
-    return [_cell(*key, found) for key, found in sorted(cells.items())]
-
-
-def _cell(kind: str, direction: Direction, band: int, found: Sequence[float]) -> PairError:
-    sizes = sorted(map(abs, found))
-    index = min(len(sizes), ceil(LEVEL * (len(sizes) + 1))) - 1
-    mean, bias = (round(sum(each) / len(found), 4) for each in (sizes, found))
-    q90, worst = (ceil(each * 1e4) / 1e4 for each in (sizes[index], sizes[-1]))
-    return PairError(kind, direction, band, len(found), mean, q90, worst, bias)
-
-
-def _band(size_bytes: int) -> int:
+def band_of(size_bytes: int) -> int:
     return bisect_right(BANDS_BYTES, size_bytes)
 
 
@@ -284,7 +170,7 @@ def _by_key() -> dict[tuple[str, Direction, int], PairError]:
 
 def error_of(system: str, kind: str, direction: Direction, size_bytes: int) -> PairError:
     """Of copies over this kind of path; of all between two GPUs on a system of which nobody has published any."""
-    known, band = _by_key(), _band(size_bytes)
+    known, band = _by_key(), band_of(size_bytes)
     of_kind = known.get((kind, direction, band)) if system == SYSTEM or kind == "local" else None
     return of_kind or known["any", direction, band]
 
@@ -295,4 +181,4 @@ def tolerance(system: str, kind: str, direction: Direction, size_bytes: int) -> 
     Never less than the mean error of all kinds of copies.
     """
     error = error_of(system, kind, direction, size_bytes)
-    return max(error.worst, _by_key()["any", direction, _band(size_bytes)].mean)
+    return max(error.worst, _by_key()["any", direction, band_of(size_bytes)].mean)
