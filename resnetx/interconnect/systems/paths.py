@@ -202,7 +202,7 @@ def to_host(system: System, gpu: str) -> Steps:
 
 def _kept(system: System, key: tuple[str | bool, ...], search: Callable[[], Steps]) -> Steps:
     """A path that is searched for once; of several nodes there are too many to be kept."""
-    if system.equal:
+    if system.port:
         return search()
     if key not in system.found_paths:
         system.found_paths[key] = search()
@@ -283,7 +283,7 @@ class PairMatrix:
 def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
     """The path of a single copy: as peers where they can be, else staged through the host."""
     if source != target:
-        if system.equal:  # of several nodes there are too many to be kept
+        if system.port:  # of several nodes there are too many to be kept
             return _path(system, source, target, transport)
         key = ("copy", source, target, transport)
         if key not in system.found_paths:
