@@ -15,10 +15,6 @@ from resnetx.errors import ConfigError
 from resnetx.units import CPU, Unit
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
-# Parts of systems: GPUs, CPUs, switches, NICs, storage, links and networks, each figure with its source.
-#
-# The tables are `configs/system/parts/*.yaml`; a system file may add parts of its own. A figure is written
-# `[value, provenance, source]`, in the unit that its key names; here everything is in base units.
 
 Provenance = Literal["datasheet", "measured", "assumed"]
 Family = Literal["nvlink", "pcie", "smp", "network"]
@@ -182,9 +178,6 @@ def in_base_units(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # ---- graph ----------------------------------------------------------------------------------------------------------
-# The link graph of a system: components joined by links. Figures are in base units.
-
-# What a link graph is made of: components and the links that join them. Figures are in base units.
 
 FABRIC = "fabric"  # the component that joins several nodes
 NO_NODE = -1  # where that is
