@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import permutations
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -214,11 +213,7 @@ FIT_FILE = PUBLISHED / "collectives-fit.yaml"
 @cache
 def fitted() -> Fitted:
     """The figures of the file."""
-    return _read(FIT_FILE)
-
-
-def _read(path: Path) -> Fitted:
-    return own_yaml(path, dict[str, Fitted])["fitted"]
+    return own_yaml(FIT_FILE, dict[str, Fitted])["fitted"]
 
 
 # ---- algorithms -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ References: Li et al. 2019, section 3.1 and Fig. 15 to 17; `results/published/pa
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import msgspec
 
@@ -42,15 +42,33 @@ class PairFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local_share: float = 0.7  # of half the memory's rate that a copy within one GPU gets
 
 
-class _FitFile(msgspec.Struct, frozen=True):
+class PairError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Relative errors of times that were not fitted."""
+
+    kind: str  # of the path; "any": all between two GPUs
+    direction: Direction
+    band: int  # index of `BANDS_BYTES`, one higher
+    figures: int
+    mean: float
+    q90: float  # that 90 % were within
+    worst: float
+    bias: float  # mean of predicted over measured, less one
+
+
+class PairsFile(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
+    """The file."""
+
     fitted: PairFit
+    errors: list[PairError]
+
+    @cached_property
+    def by_key(self) -> dict[tuple[str, Direction, int], PairError]:
+        return {(error.kind, error.direction, error.band): error for error in self.errors}
 
 
 @cache
-def fitted() -> PairFit:
-    """The figures of the file."""
-    file: _FitFile = own_yaml(FIT_FILE, _FitFile)
-    return file.fitted
+def pairs_file() -> PairsFile:
+    return own_yaml(FIT_FILE, PairsFile)
 
 
 @dataclass(frozen=True)
@@ -74,7 +92,7 @@ class PairCost:
 
 def pair_cost(path: Path, size_bytes: int, fit: PairFit | None = None) -> PairCost:
     """What a copy of this size costs on a path (`paths.copy_path`, `paths.routes`, `host_path`)."""
-    chosen = fit or fitted()
+    chosen = fit or pairs_file().fitted
     if path.kind == "local":
         time_s = path.latency_s + size_bytes / (chosen.local_share * path.bandwidth_Bps)
         return PairCost(path, size_bytes, time_s, 2 * time_s - path.latency_s)
@@ -119,7 +137,7 @@ def host_path(system: System, device: int) -> Path | None:
     steps = to_host(system, system.gpus[device].name)
     if not steps:
         return None
-    share = fitted().stage_share
+    share = pairs_file().fitted.stage_share
     slowest = min((link for _, _, link in steps), key=lambda link: link.copy_Bps)
     rate_Bps = share * slowest.copy_Bps
     latency_s = system.gpu_part(device).copy_s.value + sum(link.wire.latency_s.value for _, _, link in steps)
@@ -139,38 +157,13 @@ BANDS_BYTES = (32 * 2**10, 2 * 2**20, 32 * 2**20)  # where a latency, a first ch
 SOURCE = "Tartan (Li et al. 2019) on a P100 DGX-1"
 
 
-class PairError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Relative errors of times that were not fitted."""
-
-    kind: str  # of the path; "any": all between two GPUs
-    direction: Direction
-    band: int  # index of `BANDS_BYTES`, one higher
-    figures: int
-    mean: float
-    q90: float  # that 90 % were within
-    worst: float
-    bias: float  # mean of predicted over measured, less one
-
-
-class ErrorFile(msgspec.Struct, frozen=True):
-    """The file, but for what is fitted."""
-
-    errors: list[PairError]
-
-
 def band_of(size_bytes: int) -> int:
     return bisect_right(BANDS_BYTES, size_bytes)
 
 
-@cache
-def _by_key() -> dict[tuple[str, Direction, int], PairError]:
-    file: ErrorFile = own_yaml(FIT_FILE, ErrorFile)
-    return {(error.kind, error.direction, error.band): error for error in file.errors}
-
-
 def error_of(system: str, kind: str, direction: Direction, size_bytes: int) -> PairError:
     """Of copies over this kind of path; of all between two GPUs on a system of which nobody has published any."""
-    known, band = _by_key(), band_of(size_bytes)
+    known, band = pairs_file().by_key, band_of(size_bytes)
     of_kind = known.get((kind, direction, band)) if system == SYSTEM or kind == "local" else None
     return of_kind or known["any", direction, band]
 
@@ -181,4 +174,4 @@ def tolerance(system: str, kind: str, direction: Direction, size_bytes: int) -> 
     Never less than the mean error of all kinds of copies.
     """
     error = error_of(system, kind, direction, size_bytes)
-    return max(error.worst, _by_key()["any", direction, band_of(size_bytes)].mean)
+    return max(error.worst, pairs_file().by_key["any", direction, band_of(size_bytes)].mean)
