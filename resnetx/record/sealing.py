@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -251,6 +251,12 @@ def known(value: T | Unknown) -> T | None:
 def if_known(field: T | None) -> T | None:
     """A field of a record that may not be sealed yet; None where it cannot be known."""
     return None if isinstance(field, Unknown) else field
+
+
+def of_known(function: Callable[..., T], *values: Any) -> T | Unknown:
+    """What a function makes of values; where one of them cannot be known, why not."""
+    unknown = next((value for value in values if isinstance(value, Unknown)), None)
+    return function(*values) if unknown is None else unknown
 
 
 def seal(record: Record) -> Record:
