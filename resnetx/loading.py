@@ -1,4 +1,15 @@
-"""The bytes of a regular file, up to a limit, uncompressed if it is compressed."""
+"""Reading files of any origin: within bounds, or rejected in one sentence that names the file.
+
+Everything that resnetx reads comes in here. A file is a regular one within its limit of bytes (`File`); JSON becomes
+a typed struct (`read_json`), YAML plain values with their lines (`YamlFile`). Nothing in a file is executed,
+interpolated or followed elsewhere, nesting is limited, and every problem is an `errors.FileError`, which names the
+file and, if known, the line.
+
+    record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
+    tree = YamlFile(path, "a study").tree
+
+Also here: which words from files may name a file or a folder (`name_fault`).
+"""
 
 import gzip
 import math
@@ -517,17 +528,3 @@ def _merge(file: File, value: dict[Any, Any], lines: dict[Any, int], line: int) 
     value.clear()
     value.update({**merged, **own})
     lines.update({**dict.fromkeys(merged, line), **own_lines})
-
-
-# ---- loading --------------------------------------------------------------------------------------------------------
-# Reading files of any origin: within bounds, or rejected in one sentence that names the file.
-#
-# Everything that resnetx reads comes in here. A file is a regular one within its limit of bytes (`File`); JSON becomes
-# a typed struct (`read_json`), YAML plain values with their lines (`YamlFile`). Nothing in a file is executed,
-# interpolated or followed elsewhere, nesting is limited, and every problem is an `errors.FileError`, which names the
-# file and, if known, the line.
-#
-#     record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
-#     tree = YamlFile(path, "a study").tree
-#
-# Also here: which words from files may name a file or a folder (`name_fault`).
