@@ -29,6 +29,8 @@ import msgspec
 from resnetx.errors import FileError, prepared, sentence, shortened
 from resnetx.units import size_text
 
+T = TypeVar("T")
+
 PIECE_BYTES = 2**20  # uncompressed at a time, whatever size a file claims
 # Compressed files unpack to at most so many times their size, and small ones to 16 MiB. Profiles of PyTorch's
 # host unpack to 11 to 20 times their size (of 7 and 15 MB); gzip reaches 1,000 times with content made for that.
@@ -213,12 +215,12 @@ class UnboundedError(ValueError):
     """Which limit JSON exceeds, in words."""
 
 
-def read_json(file: File, kind: Any) -> Any:
+def read_json(file: File, kind: type[T]) -> T:
     """The struct (or other type) in a JSON file."""
     return decode(file, file.content(), kind)
 
 
-def decode(file: File, data: Data, kind: Any, bounded: bool = False) -> Any:
+def decode(file: File, data: Data, kind: type[T], bounded: bool = False) -> T:
     """The same from the content of a file. `bounded`: it is known to be, as it was decoded before."""
     try:
         if not bounded:
@@ -316,8 +318,6 @@ def name_fault(name: str) -> str:
 # the syntax of the command line. Other YAML types of a bare word (dates, yes and no, octal and sexagesimal numbers) are
 # strings, and tags are rejected. The tree is built from the parser's events, which do not recurse, so that a small file
 # can neither overflow the stack nor, by aliases, fill the memory.
-
-T = TypeVar("T")
 
 YAML_BYTES = 2**20  # limit for files written by hand: studies, systems, settings
 MAX_DEPTH = 32  # of nested lists and groups; our own files have 5

@@ -56,8 +56,7 @@ def read_task(path: Path, wanted: type[File]) -> File:
         raise RecordError(
             f"{path}: a {kind}; start it with torchrun ... -m {other.entry_module}, or use `resnetx {other.verb}`"
         )
-    task: File = read(path, wanted)
-    return task
+    return read(path, wanted)
 
 
 def cut_short(task: TaskFile[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
@@ -219,7 +218,7 @@ class RunSummaryReader:
 
     def __call__(self, folder: RunFolder) -> RunSummary:
         """The summary of one run, or a `RecordError` that says what is wrong with its file."""
-        decoded: _Decoded = read(folder.record, _Decoded, "a record of a run")
+        decoded = read(folder.record, _Decoded, "a record of a run")
         try:
             rates, environment = _rates(decoded), self._environment(bytes(decoded.environment))
         except ValueError as error:  # msgspec's are of this kind, too
