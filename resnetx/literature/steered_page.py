@@ -11,11 +11,14 @@ from typing import Any
 
 from resnetx import workloads
 from resnetx.choices import (
+    AlexNet32Settings,
     AlexNetSettings,
     GoogLeNetSettings,
     Model,
     ModelChoice,
     NasNetSettings,
+    ResNet20Settings,
+    ResNet110Settings,
     ResNetXSettings,
     Torchvision,
 )
@@ -197,13 +200,12 @@ def steer_owned(machine: System, sizes_bytes: Sequence[float], pattern: str) -> 
 # The variables of the networks of TensorFlow's benchmarks, in the order in which they are created.
 #
 # Anderson et al. 2018 trained these; how variables are shared out among GPUs depends on their sizes and order alone.
-# From tf_cnn_benchmarks (models/alexnet_model.py, resnet_model.py, densenet_model.py and vgg_model.py, 2018): a
-# normalised convolution has no bias, and its normalisation an offset and a scale; classifiers have one output more than
-# there are classes. NASNet is `model=nasnet` with such a classifier: its layers stand in the order of nasnet_utils.py.
-# MobileNet is torchvision's MobileNetV2 with a smaller classifier: which version the paper trained, it does not say.
+# From tf_cnn_benchmarks (models/alexnet_model.py, resnet_model.py, densenet_model.py and vgg_model.py, 2018), whose
+# classifiers have one output more than there are classes. But for that, most are models whose tables are kept; NASNet's
+# layers stand in the order of nasnet_utils.py. MobileNet is torchvision's MobileNetV2: which version the paper trained,
+# it does not say. DenseNet's convolutions have biases here, and the AlexNet of Flowers wider layers.
 
 CIFAR_OUTPUTS, FLOWERS_OUTPUTS = 10 + 1, 5 + 1  # classes, and one for the background
-PADDED_SIDE = 8  # of the images behind two poolings of 32 pixels
 
 
 def tensorflow_variables_bytes(name: str) -> list[int]:
@@ -216,34 +218,9 @@ def _conv(channels_in: int, channels: int, side: int) -> Iterator[int]:
     yield channels
 
 
-def _normalised(channels_in: int, channels: int, side: int) -> Iterator[int]:
-    yield side * side * channels_in * channels
-    yield from (channels, channels)
-
-
 def _affine(inputs: int, outputs: int) -> Iterator[int]:
     yield inputs * outputs
     yield outputs
-
-
-def _alexnet() -> Iterator[int]:
-    yield from _conv(3, 64, 5)
-    yield from _conv(64, 64, 5)
-    yield from _affine(64 * PADDED_SIDE**2, 384)
-    yield from _affine(384, 192)
-    yield from _affine(192, CIFAR_OUTPUTS)
-
-
-def _resnet(blocks: int) -> Iterator[int]:
-    """Three stages of so many blocks of two convolutions; shortcuts are padded, and have no variables."""
-    yield from _normalised(3, 16, 3)
-    channels_in = 16
-    for channels in (16, 32, 64):
-        for _ in range(blocks):
-            yield from _normalised(channels_in, channels, 3)
-            yield from _normalised(channels, channels, 3)
-            channels_in = channels
-    yield from _affine(64, CIFAR_OUTPUTS)
 
 
 def _densenet(layers: int, growth: int = 12) -> Iterator[int]:
@@ -273,17 +250,6 @@ def _large_alexnet() -> Iterator[int]:
     yield from _affine(4096, FLOWERS_OUTPUTS)
 
 
-def _vgg16() -> Iterator[int]:
-    channels_in = 3
-    for channels, layers in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
-        for _ in range(layers):
-            yield from _conv(channels_in, channels, 3)
-            channels_in = channels
-    yield from _affine(512 * 7 * 7, 4096)
-    yield from _affine(4096, 4096)
-    yield from _affine(4096, FLOWERS_OUTPUTS)
-
-
 def _with_classifier(model: ModelChoice, inputs: int, outputs: int) -> Iterator[int]:
     """A network whose table is kept, with another classifier."""
     layers = tables.kept(model, model.image_size)
@@ -294,14 +260,14 @@ def _with_classifier(model: ModelChoice, inputs: int, outputs: int) -> Iterator[
 
 
 _NETWORKS: dict[str, Callable[[], Iterator[int]]] = {
-    "AlexNet on CIFAR-10": _alexnet,
-    "ResNet-20 on CIFAR-10": partial(_resnet, 3),
-    "ResNet-110 on CIFAR-10": partial(_resnet, 18),
+    "AlexNet on CIFAR-10": partial(_with_classifier, AlexNet32Settings(classes=10), 192, CIFAR_OUTPUTS),
+    "ResNet-20 on CIFAR-10": partial(_with_classifier, ResNet20Settings(classes=10), 64, CIFAR_OUTPUTS),
+    "ResNet-110 on CIFAR-10": partial(_with_classifier, ResNet110Settings(classes=10), 64, CIFAR_OUTPUTS),
     "DenseNet-40 on CIFAR-10": partial(_densenet, 12),
     "DenseNet-100 on CIFAR-10": partial(_densenet, 32),
     "NASNet on CIFAR-10": partial(_with_classifier, NasNetSettings(classes=10), 768, CIFAR_OUTPUTS),
     "AlexNet on Flowers": _large_alexnet,
-    "VGG-16 on Flowers": _vgg16,
+    "VGG-16 on Flowers": partial(_with_classifier, Torchvision(name="vgg16", classes=1000), 4096, FLOWERS_OUTPUTS),
     "MobileNet on Flowers": partial(
         _with_classifier, Torchvision(name="mobilenet_v2", classes=1000), 1280, FLOWERS_OUTPUTS
     ),
