@@ -42,13 +42,12 @@ from resnetx.reporting.bench_conclusions import (
 )
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
-from resnetx.reporting.charts.grammar import table_of_records
 from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
 from resnetx.reporting.study_points import scaling_columns, with_ratios
-from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
+from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row, table_of_records
 from resnetx.units import GBps, how_many, in_ms, number, size_text
 
 MOST_IN_TITLE = 3  # systems

@@ -155,7 +155,7 @@ class MeasuredStudy(Tabular):
 
     def rows(self) -> list[Record]:
         """A row for each point."""
-        return csv_tables.points_table(self.points).records()
+        return list(map(csv_tables.point_row, self.points))
 
 
 def measured_study(

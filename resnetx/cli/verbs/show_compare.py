@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from resnetx.api.answers import accuracy_answer, benches_answer, papers_answer, score_answer
+from resnetx.api.answers import papers_answer, score_answer
 from resnetx.api.compare import Compared, compared
 from resnetx.cli import show
 from resnetx.cli.verbs import show_predict, show_reproduce
@@ -30,8 +30,8 @@ from resnetx.record.comparisons import (
 )
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
-from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
-from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, ratio_lines
+from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, accuracy_answer, checked_columns
+from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, benches_answer, ratio_lines
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
 from resnetx.reporting.explain_benches import DIFFERENCES
 from resnetx.reporting.systems_answer import (

@@ -43,7 +43,7 @@ from resnetx.reporting.charts.figure import (
     styled,
     unchecked,
 )
-from resnetx.table import Cell, Record, Table
+from resnetx.table import Cell, Table
 from resnetx.units import number
 
 # Of squares by class: pale, so that what is written in them can be read; and the ink on a ramp, whose colours are the
@@ -246,11 +246,6 @@ def _named_alone(plot: Plot, said: str, table: Table) -> str:
     panels = {str(record[plot.panel]) for record in table.records()} if plot.panel else set()
     known = name.lower() in said.lower() or any(name in panel for panel in panels)
     return "" if known or not name else f" Drawn: {name}."
-
-
-def table_of_records(rows: Sequence[Record]) -> Table:
-    """Rows as they are made for a figure, all with the same columns."""
-    return Table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def span(values: Iterable[float]) -> str:

@@ -30,11 +30,10 @@ from resnetx.reporting.charts.grammar import (
     solid_and_hollow,
     solid_and_hollow_words,
     system_looks,
-    table_of_records,
 )
 from resnetx.reporting.charts.step_parts import predicted_parts
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
-from resnetx.table import Record
+from resnetx.table import Record, table_of_records
 from resnetx.units import Unit, how_many, si, to_interval, unit_by_library
 
 MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not

@@ -25,7 +25,6 @@ from resnetx.reporting.charts.grammar import (
     shape_looks,
     span,
     system_looks,
-    table_of_records,
 )
 from resnetx.reporting.slow_rank import (
     IN_PASSES,
@@ -36,7 +35,7 @@ from resnetx.reporting.slow_rank import (
     slow_alike,
     typical_s,
 )
-from resnetx.table import Cell, Record, Table
+from resnetx.table import Record, table_of_records
 from resnetx.units import si
 
 MOST_LAYERS = 30  # that a figure names; of more, blocks of them
@@ -62,10 +61,10 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
     shown = {block: times for block, times in named.items() if block in longest}
     if rest := [times for block, times in named.items() if block not in longest]:
         shown[f"{len(rest)} others"] = [sum(times[place] for times in rest) for place in (0, 1)]
-    rows: list[list[Cell]] = [
-        [block, len(blocks.get(block, rest)), *cells]
+    rows: list[Record] = [
+        {"layer": block, "layers": len(blocks.get(block, rest)), "pass": name, "ms": time_ms, "place": place}
         for block, times in shown.items()
-        for cells in zip(_PASSES, times, (0, 1), strict=True)
+        for place, (name, time_ms) in enumerate(zip(_PASSES, times, strict=True))
     ]
     largest = longest[0]
     share = sum(named[largest]) / (sum(map(sum, ms.values())) or 1.0)
@@ -84,7 +83,7 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
         f"layers-batch{batch.batch_size}",
         f"{trace.workload}, batch {batch.batch_size}: {share:.0%} of the time of layers is {largest}",
         caption + together,
-        Table(["layer", "layers", "pass", "ms", "place"], rows),
+        table_of_records(rows),
         plot,
     )
 
@@ -141,7 +140,9 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
         rows += sends
     rows = [row for row in rows if row["end_ms"] != row["start_ms"]]
     longest_ms = max(float(row["end_ms"] or 0) for row in rows)
-    waits_ms = [_span_ms(row) for row in rows if row["part"] == "waits for messages"]
+    waits_ms = [
+        float(row["end_ms"] or 0) - float(row["start_ms"] or 0) for row in rows if row["part"] == "waits for messages"
+    ]
     plot = Plot(
         x=Axis("start_ms", "ms of one step", domain=(0.0, longest_ms)),
         y=Axis("lane", "", "names"),
@@ -166,10 +167,6 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
         table_of_records(rows),
         plot,
     )
-
-
-def _span_ms(row: Record) -> float:
-    return float(row["end_ms"] or 0) - float(row["start_ms"] or 0)
 
 
 def _during(lane: str, part: str, what: str, start_s: float, end_s: float) -> Record:
@@ -347,22 +344,22 @@ def _doing(observation: Observation, steps: int) -> list[Record]:
 def _arrivals(job: Sequence[Observation], shown: Sequence[Observation], steps: str, said: str) -> Figure:
     """By how much each rank is behind the first one, at each moment at which they are compared."""
     drawn = {observation.rank for observation in shown}
-    rows: list[list[Cell]] = [
-        [
-            f"{arrival.done}, {si(arrival.size_bytes, 'B')}" if arrival.size_bytes else arrival.done,
-            arrival.rank,
-            1e3 * arrival.own_s,
-            1e3 * arrival.behind_s,
-            f"{1e3 * arrival.behind_s:,.1f}",
-        ]
+    rows: list[Record] = [
+        {
+            "done": f"{arrival.done}, {si(arrival.size_bytes, 'B')}" if arrival.size_bytes else arrival.done,
+            "rank": arrival.rank,
+            "own_ms": 1e3 * arrival.own_s,
+            "behind_ms": 1e3 * arrival.behind_s,
+            "label": f"{1e3 * arrival.behind_s:,.1f}",
+        }
         for arrival in arrivals(job)
         if arrival.rank in drawn
     ]
     step_ms = 1e3 * median(median(observation.step_s) for observation in job)
-    most = max(0.05 * step_ms, *(float(row[3] or 0) for row in rows))
+    most = max(0.05 * step_ms, *(float(row["behind_ms"] or 0) for row in rows))
     plot = Plot(
         x=Axis("rank", "rank", "names", order=sorted(drawn)),
-        y=Axis("done", "", "names", order=list(dict.fromkeys(row[0] for row in rows))),
+        y=Axis("done", "", "names", order=list(dict.fromkeys(row["done"] for row in rows))),
         marks=(
             Mark("squares"),
             *[Mark("words", column="label", look={"color": ON_RAMPS})] * (len(drawn) <= MOST_LABELLED),
@@ -375,7 +372,7 @@ def _arrivals(job: Sequence[Observation], shown: Sequence[Observation], steps: s
         "job-arrivals",
         f"When each rank is through each part of a step: {said}",
         f"ms behind the first rank, by the time that a rank itself has taken since the step began. {steps}.",
-        Table(["done", "rank", "own_ms", "behind_ms", "label"], rows),
+        table_of_records(rows),
         plot,
     )
 
@@ -399,14 +396,17 @@ def check_figures(check: Check) -> Iterator[Figure]:
 
 
 def _nodes(measure: str, runs: Sequence[CheckedRun], slow: set[tuple[str, tuple[str, ...]]]) -> Figure:
-    rows: list[list[Cell]] = []
-    for run in sorted(runs, key=lambda run: -(run.time_s or 0)):
-        state = _SLOW if (measure, tuple(run.nodes)) in slow else _GOOD
-        limit = None if run.limit_s is None else 1e3 * run.limit_s
-        rows.append([run.nodes[0], 1e3 * (run.time_s or 0), limit, state])
-    states = {
-        name: colour for name, colour in {_GOOD: SYSTEMS[0], _SLOW: SYSTEMS[1]}.items() if name in _column(rows, 3)
-    }
+    rows: list[Record] = [
+        {
+            "node": run.nodes[0],
+            "ms": 1e3 * (run.time_s or 0),
+            "limit_ms": None if run.limit_s is None else 1e3 * run.limit_s,
+            "state": _SLOW if (measure, tuple(run.nodes)) in slow else _GOOD,
+        }
+        for run in sorted(runs, key=lambda run: -(run.time_s or 0))
+    ]
+    there = {row["state"] for row in rows}
+    states = {name: colour for name, colour in {_GOOD: SYSTEMS[0], _SLOW: SYSTEMS[1]}.items() if name in there}
     plot = Plot(
         x=Axis("ms", "ms", labels="si"),
         y=Axis("node", "", "names"),
@@ -418,7 +418,7 @@ def _nodes(measure: str, runs: Sequence[CheckedRun], slow: set[tuple[str, tuple[
         f"nodes-{measure}",
         f"Each node: {measure}",
         "One run of each, the slowest first; a line: the most that the fleet's median allows, where it is known.",
-        Table(["node", "ms", "limit_ms", "state"], rows),
+        table_of_records(rows),
         plot,
     )
 
@@ -428,12 +428,12 @@ _GOOD, _SLOW = "as the others", "stands out"
 
 def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Figure:
     """From 0, so that noise among pairs that are alike stays pale."""
-    rows: list[list[Cell]] = [
-        [a, b, 1e3 * (run.time_s or 0), f"{1e3 * (run.time_s or 0):.3g}"]
+    rows: list[Record] = [
+        {"a": a, "b": b, "ms": 1e3 * (run.time_s or 0), "label": f"{1e3 * (run.time_s or 0):.3g}"}
         for run in runs
         for a, b in (run.nodes, run.nodes[::-1])
     ]
-    most = max(float(time_ms or 0) for time_ms in _column(rows, 2))
+    most = max(1e3 * (run.time_s or 0) for run in runs)
     words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(nodes) <= MOST_LABELLED else []
     plot = Plot(
         x=Axis("a", "", "names", order=nodes),
@@ -445,12 +445,8 @@ def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Fi
     )
     return figure(
         f"pairs-{measure}", "Each pair of nodes: all-reduce", "Milliseconds of one run, from 0; darker is slower.",
-        Table(["a", "b", "ms", "label"], rows), plot,
+        table_of_records(rows), plot,
     )  # fmt: skip
-
-
-def _column(rows: Sequence[Sequence[Cell]], index: int) -> list[Cell]:
-    return [row[index] for row in rows]
 
 
 # ---- scores ---------------------------------------------------------------------------------------------------------
@@ -458,31 +454,29 @@ def _column(rows: Sequence[Sequence[Cell]], index: int) -> list[Cell]:
 
 def score_figures(score: Score) -> list[Figure]:
     """The mean error of each predictor by kind of published figure."""
-    rows: list[list[Cell]] = [
-        [
-            f"{each.kind.removeprefix('training, ')} ({each.figures})",
-            each.predictor,
-            each.mean_error,
-            each.predicted,
-            each.worst_error,
-        ]
+    rows: list[Record] = [
+        {
+            "kind": f"{each.kind.removeprefix('training, ')} ({each.figures})",
+            "predictor": each.predictor,
+            "mean_error": each.mean_error,
+            "predicted": each.predicted,
+            "worst_error": each.worst_error,
+        }
         for each in score.scores
         if each.predicted
     ]
     if not rows:
         return []
-    predictors = list(dict.fromkeys(str(row[1]) for row in rows))
-    looks = {name: SYSTEMS[index % len(SYSTEMS)] for index, name in enumerate(predictors)}
+    predictors = list(dict.fromkeys(str(row["predictor"]) for row in rows))
     plot = Plot(
         x=Axis("mean_error", "mean error", labels="percent"),
         y=Axis("kind", "", "names"),
         marks=(Mark("dots", look={"size": 40}),),
-        colour=Scale("predictor", looks),
-        tips=("kind", "predictor", "mean_error", "predicted", "worst_error"),
+        colour=Scale("predictor", system_looks(predictors)),
+        tips=tuple(rows[0]),
     )
     caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
-    columns = ["kind", "predictor", "mean_error", "predicted", "worst_error"]
-    return [figure("scores", "How far off each predictor is", caption, Table(columns, rows), plot)]
+    return [figure("scores", "How far off each predictor is", caption, table_of_records(rows), plot)]
 
 
 # ---- steerings: the traffic, and the units before and after, as in Anderson et al. 2018, Fig. 2 ---------------------
@@ -502,8 +496,15 @@ def matrices(made: Steering) -> Figure:
         "units steered": made.connectivity_after,
     }
     most = max(value for name, matrix in panels.items() if name != "traffic" for row in matrix for value in row)
-    rows: list[list[Cell]] = [
-        [name, f"{target}", f"{source}", value, value / (1 if name == "traffic" else most or 1), _written(value)]
+    rows: list[Record] = [
+        {
+            "panel": name,
+            "target": f"{target}",
+            "source": f"{source}",
+            "value": value,
+            "share": value / (1 if name == "traffic" else most or 1),
+            "label": f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else "",
+        }
         for name, matrix in panels.items()
         for target, row in enumerate(matrix)
         for source, value in enumerate(row)
@@ -524,13 +525,9 @@ def matrices(made: Steering) -> Figure:
         "steering",
         f"{made.system}{saved}",
         "Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
-        Table(["panel", "target", "source", "value", "share", "label"], rows),
+        table_of_records(rows),
         plot,
     )
-
-
-def _written(value: float) -> str:
-    return f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else ""
 
 
 # ---- workloads that are counted, not run: after Tallent et al. 2017, Fig. 4 to 7 ------------------------------------

@@ -10,13 +10,13 @@ from itertools import accumulate, chain
 
 from resnetx.record.prediction import PredictedPoint
 from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, SYSTEMS, Figure
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, table_of_records
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
 from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup
 from resnetx.reporting.explain import Explained
 from resnetx.reporting.explain_benches import ExplainedFigure
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, unit_of_point
 from resnetx.reporting.study_points import WORDS, StudyPoint, unit_of_points
-from resnetx.table import Record, Table
+from resnetx.table import Record, Table, table_of_records
 from resnetx.units import how_many, percents, size_text, to_interval
 
 COLOURS = {

@@ -24,7 +24,6 @@ from resnetx.reporting.charts.grammar import (
     solid_and_hollow,
     solid_and_hollow_words,
     span,
-    table_of_records,
 )
 from resnetx.reporting.charts.records import message_timeline
 from resnetx.reporting.charts.step_parts import measured_parts
@@ -42,7 +41,7 @@ from resnetx.reporting.charts.study_styles import (
 from resnetx.reporting.study_points import StudyPoint, samples_of, unit_of_points
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
-from resnetx.table import Record
+from resnetx.table import Record, table_of_records
 from resnetx.units import how_many, number, si
 
 HEIGHT = 105

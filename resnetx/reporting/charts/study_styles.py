@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from resnetx.record import Workload
 from resnetx.reporting.charts.figure import SYSTEMS, Figure, family_colours, workload_colours
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span, table_of_records
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span
 from resnetx.reporting.study_points import (
     StudyPoint,
     batch_categories,
@@ -14,7 +14,7 @@ from resnetx.reporting.study_points import (
     unit_of_points,
     workloads_in_order,
 )
-from resnetx.table import Record
+from resnetx.table import Record, table_of_records
 from resnetx.units import si
 
 MOST_SIDES = 4  # variants or systems beside each other in one panel
