@@ -16,7 +16,6 @@ from resnetx.table import ANSWERS, Answer, Column, as_shown
 from resnetx.units import (
     CPU,
     GBps,
-    Unit,
     duration,
     how_many,
     in_ms,
@@ -62,7 +61,7 @@ def run_answer(record: "RunRecord") -> list[str]:
         return [f"Not measured: {record.outcome}: {record.reason}"]
     unit = unit_of(record.devices or ())
     on = f"{how_many(record.request.gpus, unit)}{on_cores(unit)}"
-    measured = _measured(record)
+    measured = f"Measured on {record.environment.node}" if record.environment else "Measured"
     if record.images_per_s is None:
         return [f"{measured}: {record.request.model.label} on {on}, without a rate."]
     step_s = record.request.batch_size / record.images_per_s
@@ -75,10 +74,6 @@ def run_answer(record: "RunRecord") -> list[str]:
     return [
         f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {in_ms(step_s)} ms a step."
     ]
-
-
-def _measured(record: "RunRecord") -> str:
-    return f"Measured on {record.environment.node}" if record.environment else "Measured"
 
 
 RUN: "list[Column[RunRecord]]" = [
@@ -132,19 +127,13 @@ def trace_answer(traced: "Trace") -> list[str]:
         sentences[0] += f", {in_ms(_step_s(batch))} at {batch.batch_size}"
         if not rest and batch is smaller[-1]:
             left = _step_s(largest) / share / _step_s(batch)
-            sentences[0] += (
-                f": on {how_many(share, _traced_unit(traced))} at most {left:.0%} efficiency is left, before any"
-            )
-            sentences[0] += " communication"
+            ranks = how_many(share, "rank" if traced.device == CPU else "GPU")
+            sentences[0] += f": on {ranks} at most {left:.0%} efficiency is left, before any communication"
     layers = largest.times.layers
     if whole_s := sum(map(layer_s, layers)):
         longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
         sentences.append(f"Longest: {', '.join(longest)}")
     return [f"{sentence}." for sentence in sentences]
-
-
-def _traced_unit(traced: "Trace") -> Unit:
-    return "rank" if traced.device == CPU else "GPU"
 
 
 def shown_traces(traces: "Sequence[Trace]") -> Answer:

@@ -107,7 +107,9 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
     measured_s = derived(lambda rate: request.batch_size / rate, [run.rates for run in good]) if good else None
     bad = next((run for run in point.runs if not run.rates), None)
     error = predicted.iteration_s / measured_s.median - 1 if predicted.iteration_s and measured_s else None
-    allowed = _allowed(measured_s) if error is not None and measured_s else None
+    allowed = None
+    if error is not None and measured_s:
+        allowed = max(LEAST_ALLOWED, 2 * (measured_s.high - measured_s.low) / measured_s.median)
     covered = _covered(predicted.interval_s, measured_s)
     started = [_time(run.started_at, run.folder.name) for run in point.runs]
     return CheckedPoint(
@@ -134,10 +136,6 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
         covered=covered,
         made_before=made_at < min(started) if started else None,
     )
-
-
-def _allowed(measured_s: Summary) -> float:
-    return max(LEAST_ALLOWED, 2 * (measured_s.high - measured_s.low) / measured_s.median)
 
 
 def _overlap(interval_s: list[float] | None, measured_s: Summary | None) -> bool | None:

@@ -21,7 +21,6 @@ from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, Pai
 from resnetx.reporting.bench_conclusions import collectives_of, copied_GBps, told_verdict, which
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import (
-    ON_RAMPS,
     TINTS,
     Axis,
     Mark,
@@ -29,13 +28,16 @@ from resnetx.reporting.charts.grammar import (
     Ramp,
     Scale,
     dash_looks,
-    factors,
     figure,
     line_looks,
+    names_in,
+    numbers_in,
+    ratios,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
     span,
+    squares,
     system_looks,
 )
 from resnetx.reporting.compared_benches import ratio_lines
@@ -232,7 +234,7 @@ def _at_one_size(records: Sequence[BenchRecord], collectives: Sequence[str]) -> 
         rows += [{"what": f"{name.capitalize()}{at}", **mark} for mark in own if mark["kind"] == MEASURED]
     if len(rows) < 2:
         return []
-    lines, sides = (list(dict.fromkeys(str(row[name]) for row in rows)) for name in ("line", "of"))
+    lines, sides = (names_in(rows, column) for column in ("line", "of"))
     plot = Plot(
         x=Axis("GBps", "bus bandwidth, GB/s", "log"),
         y=Axis("what", "", "names"),
@@ -243,7 +245,7 @@ def _at_one_size(records: Sequence[BenchRecord], collectives: Sequence[str]) -> 
     )
     at = f" of {size_text(min(sizes))}" * (len(sizes) == 1)
     caption = f"Medians and quartiles.{solid_and_hollow_words(sides)}"
-    rates = span(float(row["GBps"] or 0) for row in rows)
+    rates = span(numbers_in(rows, "GBps"))
     return [figure("one-size", f"Collectives{at}: {rates} GB/s bus bandwidth", caption, table_of_records(rows), plot)]
 
 
@@ -335,7 +337,7 @@ def described_choices(choices: Sequence[GpuChoice]) -> list[Figure]:
         x=Axis("place", "choice, the best first"),
         y=Axis("busbw_GBps", "bus bandwidth, GB/s"),
         marks=(Mark("dots", look={"size": 20}),),
-        colour=Scale("of", line_looks(list(dict.fromkeys(str(row["of"]) for row in rows)))),
+        colour=Scale("of", line_looks(names_in(rows, "of"))),
         tips=("GPUs", "busbw_GBps", "limited_by"),
     )
     title = f"What a choice of {len(choices[0].devices)} GPUs reaches, predicted"
@@ -388,7 +390,7 @@ def _compared_ratios(found: BenchComparison) -> list[Figure]:
     lines = ratio_lines(found)[:MOST_COMPARED]
     if len(lines) < 2:
         return []
-    ratios = [[ratio.ratio for ratio in line.ratios] for line in lines]
+    of_sizes = [[ratio.ratio for ratio in line.ratios] for line in lines]
     rows: list[Line] = [
         {
             "operation": ", ".join(filter(None, (line.what, line.where))),
@@ -397,14 +399,9 @@ def _compared_ratios(found: BenchComparison) -> list[Figure]:
             "ratio_high": max(own),
             "sizes": len(own),
         }
-        for line, own in zip(lines, ratios, strict=True)
+        for line, own in zip(lines, of_sizes, strict=True)
     ]
-    plot = Plot(
-        x=factors("ratio", "speed of B over that of A", [ratio for own in ratios for ratio in own]),
-        y=Axis("operation", "", "names"),
-        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
-        tips=("operation", "ratio", "ratio_low", "ratio_high", "sizes"),
-    )
+    plot = ratios(rows, "operation", "speed of B over that of A", tips=tuple(rows[0]))
     title = f"Speed of B over that of A: {span([line.mean for line in lines])}, the furthest apart first"
     caption = f"A: {found.a.path}. B: {found.b.path}. Geometric means over sizes; lines: the least and the most."
     return [figure("ratios", title, caption, table_of_records(rows), plot)]
@@ -417,7 +414,8 @@ MOST_COMPARED = 40  # operations of one figure
 
 
 def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: str, caption: str) -> Figure:
-    rates = [float(mark[field] or 0) for mark in marks if mark["size_bytes"] == max(_whole(marks, "size_bytes"))]
+    largest = max(_whole(marks, "size_bytes"))
+    rates = numbers_in((mark for mark in marks if mark["size_bytes"] == largest), field)
     apart = "panel" in marks[0] and max(rates) > MOST_SPREAD * min(rates)
     rate = Axis(field, unit, "log") if field == "time_ms" or apart else Axis(field, unit)
     if apart and field != "time_ms":
@@ -443,7 +441,7 @@ def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str 
 
 def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis, y: Axis) -> Figure:
     """What was measured as dots with quartiles, without a line between them; what is described as a line."""
-    lines, sides = (list(dict.fromkeys(str(mark[column]) for mark in marks)) for column in ("line", "of"))
+    lines, sides = (names_in(marks, column) for column in ("line", "of"))
     measured = any(mark["kind"] == MEASURED for mark in marks)
     described = any(mark["kind"] != MEASURED for mark in marks)
     model, dots = (f"datum.kind {sign} '{MEASURED}'" for sign in ("!=", "=="))
@@ -538,17 +536,15 @@ def _matrix(cells: Sequence[CopyCell], name: str, what: str, origin: str, latenc
         of_class[cell.pair_class or ""].append(_rate(cell))
     classes = sorted(of_class, key=lambda name: -median(of_class[name]))
     by_class = 1 < len(classes) <= len(TINTS) and "" not in classes
-    most = max(float(row[column] or 0) for row in rows)
+    most = max(numbers_in(rows, column))
     # Slow is dark in both: the eye is led to what may be wrong.
     ramp = Ramp(column, "lightorange", unit, (0.0, most), reverse=not latency)
-    words = Mark("words", column="label", look={"color": INK if by_class else ON_RAMPS})
-    plot = Plot(
-        x=Axis("target", "to", "names", order=places),
-        y=Axis("source", "from", "names", order=places),
-        marks=(Mark("squares"), words) if len(places) <= _MOST_LABELLED else (Mark("squares"),),
-        colour=Scale("pair_class", dict(zip(classes, TINTS, strict=False))) if by_class else ramp,
+    plot = squares(
+        Axis("target", "to", "names", order=places),
+        Axis("source", "from", "names", order=places),
+        Scale("pair_class", dict(zip(classes, TINTS, strict=False))) if by_class else ramp,
+        written=len(places) <= _MOST_LABELLED,
         tips=("source", "target", column, "pair_class", "verdict"),
-        chart_only=("label",),
     )
     caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
     return figure(name, f"{_capital(what)}: {quantity} at {size_text(size)}", caption, table_of_records(rows), plot)

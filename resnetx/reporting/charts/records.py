@@ -15,15 +15,18 @@ from resnetx.record.topologies import Check, CheckedRun, Steering
 from resnetx.record.traces import Observation, Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
-    ON_RAMPS,
     Axis,
     Mark,
     Plot,
     Ramp,
     Scale,
     figure,
+    looks_there,
+    names_in,
+    numbers_in,
     shape_looks,
     span,
+    squares,
     system_looks,
 )
 from resnetx.reporting.slow_rank import (
@@ -133,13 +136,13 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
         ready_s = max(fmean((message.ready_s or start_s)[rank]) for message, start_s, _ in timed)
         lengths_s = [sum(getattr(phases, name)[rank] for name in names) for names in _DOES.values()]
         stretch = ready_s / sum(lengths_s[:-2])  # from all windows to the last, of which the messages are
-        waits_s = max(0.0, max(float(row["end_ms"] or 0) for row in sends) / 1e3 - ready_s)
+        waits_s = max(0.0, max(numbers_in(sends, "end_ms")) / 1e3 - ready_s)
         ends = list(accumulate([*(stretch * length_s for length_s in lengths_s[:-2]), waits_s, lengths_s[-1]]))
         spans = zip(_DOES, [0.0, *ends], ends, strict=False)
         rows += [_during(f"rank {rank} computes", part, part, *both) for part, *both in spans]
         rows += sends
     rows = [row for row in rows if row["end_ms"] != row["start_ms"]]
-    longest_ms = max(float(row["end_ms"] or 0) for row in rows)
+    longest_ms = max(numbers_in(rows, "end_ms"))
     waits_ms = [
         float(row["end_ms"] or 0) - float(row["start_ms"] or 0) for row in rows if row["part"] == "waits for messages"
     ]
@@ -150,9 +153,7 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
             Mark("spans", column="end_ms"),
             Mark("words", "datum.part == 'message'", "what", within="end_ms", look={"color": PAPER}),
         ),
-        colour=Scale(
-            "part", {part: colour for part, colour in _DOING.items() if part in {row["part"] for row in rows}}
-        ),
+        colour=looks_there("part", _DOING, rows),
         chart_only=("description",),
     )
     of_all_ms = 1e3 * max(phases.step_s)
@@ -291,9 +292,7 @@ def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> li
         x=Axis("start_ms", "ms since all ranks had the gradients of the step before"),
         y=Axis("lane", "", "names", order=[f"rank {observation.rank}" for observation in shown]),
         marks=(Mark("spans", column="end_ms"),),
-        colour=Scale(
-            "part", {part: colour for part, colour in _OF_JOB.items() if part in {row["part"] for row in rows}}
-        ),
+        colour=looks_there("part", _OF_JOB, rows),
         chart_only=("what", "description"),
     )
     said = _who_is_behind(ranks)
@@ -356,17 +355,13 @@ def _arrivals(job: Sequence[Observation], shown: Sequence[Observation], steps: s
         if arrival.rank in drawn
     ]
     step_ms = 1e3 * median(median(observation.step_s) for observation in job)
-    most = max(0.05 * step_ms, *(float(row["behind_ms"] or 0) for row in rows))
-    plot = Plot(
-        x=Axis("rank", "rank", "names", order=sorted(drawn)),
-        y=Axis("done", "", "names", order=list(dict.fromkeys(row["done"] for row in rows))),
-        marks=(
-            Mark("squares"),
-            *[Mark("words", column="label", look={"color": ON_RAMPS})] * (len(drawn) <= MOST_LABELLED),
-        ),
-        colour=Ramp("behind_ms", "lightorange", "ms behind", (0.0, most)),
+    most = max(0.05 * step_ms, *numbers_in(rows, "behind_ms"))
+    plot = squares(
+        Axis("rank", "rank", "names", order=sorted(drawn)),
+        Axis("done", "", "names", order=names_in(rows, "done")),
+        Ramp("behind_ms", "lightorange", "ms behind", (0.0, most)),
+        written=len(drawn) <= MOST_LABELLED,
         tips=("rank", "done", "own_ms", "behind_ms"),
-        chart_only=("label",),
     )
     return figure(
         "job-arrivals",
@@ -405,13 +400,11 @@ def _nodes(measure: str, runs: Sequence[CheckedRun], slow: set[tuple[str, tuple[
         }
         for run in sorted(runs, key=lambda run: -(run.time_s or 0))
     ]
-    there = {row["state"] for row in rows}
-    states = {name: colour for name, colour in {_GOOD: SYSTEMS[0], _SLOW: SYSTEMS[1]}.items() if name in there}
     plot = Plot(
         x=Axis("ms", "ms", labels="si"),
         y=Axis("node", "", "names"),
         marks=(Mark("bars"), Mark("limits", "isValid(datum.limit_ms)", "limit_ms", colour=INK)),
-        colour=Scale("state", states),
+        colour=looks_there("state", {_GOOD: SYSTEMS[0], _SLOW: SYSTEMS[1]}, rows),
         tips=("node", "ms", "limit_ms"),
     )
     return figure(
@@ -434,14 +427,12 @@ def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Fi
         for a, b in (run.nodes, run.nodes[::-1])
     ]
     most = max(1e3 * (run.time_s or 0) for run in runs)
-    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(nodes) <= MOST_LABELLED else []
-    plot = Plot(
-        x=Axis("a", "", "names", order=nodes),
-        y=Axis("b", "", "names", order=nodes),
-        marks=(Mark("squares"), *words),
-        colour=Ramp("ms", "lightorange", "ms", (0.0, most)),
+    plot = squares(
+        Axis("a", "", "names", order=nodes),
+        Axis("b", "", "names", order=nodes),
+        Ramp("ms", "lightorange", "ms", (0.0, most)),
+        written=len(nodes) <= MOST_LABELLED,
         tips=("a", "b", "ms"),
-        chart_only=("label",),
     )
     return figure(
         f"pairs-{measure}", "Each pair of nodes: all-reduce", "Milliseconds of one run, from 0; darker is slower.",
@@ -467,12 +458,11 @@ def score_figures(score: Score) -> list[Figure]:
     ]
     if not rows:
         return []
-    predictors = list(dict.fromkeys(str(row["predictor"]) for row in rows))
     plot = Plot(
         x=Axis("mean_error", "mean error", labels="percent"),
         y=Axis("kind", "", "names"),
         marks=(Mark("dots", look={"size": 40}),),
-        colour=Scale("predictor", system_looks(predictors)),
+        colour=Scale("predictor", system_looks(names_in(rows, "predictor"))),
         tips=tuple(rows[0]),
     )
     caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
@@ -510,12 +500,11 @@ def matrices(made: Steering) -> Figure:
         for source, value in enumerate(row)
     ]
     gpus = [f"{gpu}" for gpu in range(len(made.traffic))]
-    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(gpus) <= _MOST_STEERED else []
-    plot = Plot(
-        x=Axis("source", "from", "names", order=gpus),
-        y=Axis("target", "to", "names", order=gpus),
-        marks=(Mark("squares"), *words),
-        colour=Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+    plot = squares(
+        Axis("source", "from", "names", order=gpus),
+        Axis("target", "to", "names", order=gpus),
+        Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+        written=len(gpus) <= _MOST_STEERED,
         tips=("panel", "target", "source", "value"),
         panel="panel",
         columns=3,
@@ -602,8 +591,8 @@ def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[
     across = Axis("batch_category", "batch category", "steps", order=categories)
     intensity = plot(across, "activations_per_batch", "activations_per_parameter", marks=[dots])
     located = plot(Axis("gpus", "GPUs", "log2", ticks=sorted(set(gpus))), _ON_EACH, height=170)
-    of_batches = span(float(row["activations_per_parameter"] or 0) for row in by_batch)
-    of_points = span(float(row[_ON_EACH] or 0) for row in rows)
+    of_batches = span(numbers_in(by_batch, "activations_per_parameter"))
+    of_points = span(numbers_in(rows, _ON_EACH))
     figures = [
         ("counts", "The workloads: what an image takes, and what is exchanged", _AFTER.format("4", convention), first,
          counts),

@@ -22,6 +22,8 @@ from resnetx.reporting.charts.grammar import (
     factors,
     figure,
     line_looks,
+    names_in,
+    numbers_in,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
@@ -74,7 +76,8 @@ def _rates(comparison: SystemComparison, measured: Sequence[MeasuredRate]) -> It
     for grid in grids:
         points = [point for point in comparison.points if (point.library, point.variant) == grid]
         label = ", ".join(filter(None, grid))
-        suffix = f"-{_file_word(label)}" if len(grids) > 1 else ""
+        word = re.sub(r"[^\w.]+", "-", label).strip("-")  # as files are called
+        suffix = f"-{word}" if len(grids) > 1 else ""
         with_label = f" with {label}" if label else ""
         family = [point for point in points if point.workload.startswith("ResNet/")]
         single = [point for point in points if not point.workload.startswith("ResNet/")]
@@ -91,10 +94,6 @@ def _any_rate(points: Sequence[SystemPoint]) -> bool:
     return len(points) > 1 and any(side.iterations_per_s for point in points for side in point.sides)
 
 
-def _file_word(label: str) -> str:
-    return re.sub(r"[^\w.]+", "-", label).strip("-")
-
-
 # The figure of who leads: the margin of one system over another at each point, over intensity.
 
 INTENSITY = "activations_per_parameter_per_gpu"
@@ -103,11 +102,10 @@ INTENSITY = "activations_per_parameter_per_gpu"
 def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
     """The margin of system `a` over system `b`; points on one GPU send nothing and are left out."""
     rows = [row for point in points if (row := _margin_row(point, a, b))]
-    families, gpus = list(dict.fromkeys(row["family"] for row in rows)), sorted({int(str(row["gpus"])) for row in rows})
-    ends = [float(row[end] or 0) for row in rows for end in ("margin_low", "margin_high")]
-    intensities = [float(row[INTENSITY] or 0) for row in rows]
+    gpus = sorted({int(str(row["gpus"])) for row in rows})
+    ends, intensities = numbers_in(rows, "margin_low", "margin_high"), numbers_in(rows, INTENSITY)
     middle = math.sqrt(min(intensities) * max(intensities))
-    colours = dict(zip(families, cycle(FAMILIES), strict=False))
+    colours = dict(zip(names_in(rows, "family"), cycle(FAMILIES), strict=False))
     labels = {
         id(row): words for panel in dict.fromkeys(row["panel"] for row in rows) for row, words in _labels(rows, panel)
     }
@@ -115,7 +113,7 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
         row |= {
             "label": labels.get(id(row)),
             "side": "left" if intensity < middle else "right",
-            "fill": PAPER if row["lead"] in ("open", "level") else colours[row["family"]],
+            "fill": PAPER if row["lead"] in ("open", "level") else colours[str(row["family"])],
         }
     bold = {"fontWeight": "bold", "dy": -10}
     plot = Plot(
@@ -181,7 +179,7 @@ def _labels(rows: Sequence[Record], panel: Cell) -> Iterator[tuple[Record, str]]
     for family in dict.fromkeys(row["family"] for row in shown):
         own = [row for row in shown if row["family"] == family]
         most = max(own, key=lambda row: abs(math.log(float(row["margin"] or 1))))
-        value, low, high = to_interval(*(float(most[f"margin{end}"] or 0) for end in ("", "_low", "_high")))
+        value, low, high = to_interval(*numbers_in([most], "margin", "margin_low", "margin_high"))
         batch = f"{most['workload']}, batch {most['batch_size']}, {how_many(int(str(most['gpus'])), 'GPU')}"
         yield most, f"{batch}: \u00d7{value} ({low} to {high})"
 
@@ -222,13 +220,13 @@ def rates_against_gpus(
     points = sorted(points, key=lambda point: point.batch_size)
     rows = [row for point in points for row in _rows(point, points, curves, measured)]
     known = [row for row in rows if row["iterations_per_s"] is not None]
-    ends = [float(row[end] or 0) for row in known for end in ("iterations_per_s_low", "iterations_per_s_high")]
+    ends = numbers_in(known, "iterations_per_s_low", "iterations_per_s_high")
     missing = [row for row in rows if row["word"]]
     depth = max((int(row["foot"] or 0) + 1 for row in missing), default=0)
     domain, step = domain_with_foot(ends, depth, HEIGHT)
     for row in missing:
         row["foot"] = domain[0] * step ** (float(row["foot"] or 0) + 0.15)
-    lines = list(dict.fromkeys(str(row["line"]) for row in rows))
+    lines = names_in(rows, "line")
     by_system, by_line = Scale("system", system_looks(systems)), Scale("line", line_looks(lines))
     beside = any(row["origin"] == "measured" for row in rows)
     plot = Plot(
