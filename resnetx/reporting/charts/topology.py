@@ -406,7 +406,10 @@ def side_by_side(before: System, after: System) -> Figure:
     """Both systems, of GPUs and their direct links alone, at the same places; on a phone below each other."""
     units = _units(before), _units(after)
     ways = list(units[0] | units[1])
-    colours = {way: _colour(units[0].get(way, 0), units[1].get(way, 0)) for way in ways}
+    colours = {}
+    for way in ways:
+        built, steered = (of.get(way, 0) for of in units)
+        colours[way] = STAYS if built == steered else GAINS if steered > built else LOSES
     rows: list[Record] = []
     for panel, system in ((f"before: {before.name}", before), (f"after: {after.name}", after)):
         alone = msgspec.structs.replace(system, components=tuple(system.gpus), links=tuple(direct_links(system)))
@@ -428,7 +431,3 @@ def _units(system: System) -> dict[str, int]:
     """Units by direction: "gpu0 to gpu3" -> 2."""
     ends = [(link, way) for link in direct_links(system) for way in ((link.a, link.b), (link.b, link.a))]
     return {f"{first} to {second}": lanes for link, (first, second) in ends if (lanes := link.lanes_from(first))}
-
-
-def _colour(before: int, after: int) -> str:
-    return STAYS if before == after else GAINS if after > before else LOSES
