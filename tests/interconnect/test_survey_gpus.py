@@ -1,5 +1,6 @@
 """Which part each GPU of a survey is: by its name, PCI id or architecture; by its links only where nothing names it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,13 @@ def test_a_gpu_that_is_not_described_has_its_name_and_no_figures_of_another(made
 )
 def test_no_gpu_gets_the_numbers_of_another_vendor(made, text, capability):
     assert made(text)[0].gpu_part(0).compute_capability.value == capability
+
+
+def test_a_cpu_of_which_the_maker_alone_is_stated_gets_no_figures_of_another_makers(made):
+    text = xml({"device": "0x2684", "gpu": 'sm="89"'}).replace("AuthenticAMD", "GenuineIntel")
+    _, written = made(re.sub(r' (familyid|modelid)="\d+"', "", text))
+    assert any(said.startswith("the CPU: Intel CPU is a family of several; its figures are assumed, as xeon-")
+               for said in written.unknown)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -292,6 +300,13 @@ def test_gpus_that_are_numa_nodes_of_the_host_are_beside_grace(made):
     assert {part.part_name for part in machine.components if part.kind == "switch"} == {"nvswitch4"}
     assert {part.part_name for part in machine.components if part.kind == "cpu"} == {"grace"}
     assert any("as gb200-186gb (NVLink-C2C, several to a CPU)" in said for said in written.unknown)
+    head, *rows = text([2, 10, 18, 26]).splitlines()  # network cards near no CPU are no CPUs without GPUs
+    cards = [
+        head.replace("GPU3", "GPU3\tNIC0\tNIC1"),
+        *(row.replace("\t0-", "\tSYS\tSYS\t0-").replace("\t72-", "\tSYS\tSYS\t72-") for row in rows),
+    ]
+    cards += [f"NIC{a}\tSYS\tSYS\tSYS\tSYS\t" + "\t".join("X" if a == b else "SYS" for b in range(2)) for a in range(2)]
+    assert any("as gb200-186gb (NVLink-C2C, several to a CPU)" in said for said in made("\n".join(cards))[1].unknown)
     named = "".join(f"\nGPU {gpu}: NVIDIA GB200 (UUID: GPU-{gpu})" for gpu in range(4))
     machine, _ = made(text([2, 10, 18, 26]) + named)
     assert {part.part_name for part in machine.gpus} == {"gb200-186gb"}
