@@ -57,8 +57,11 @@ AMD = {"vendor": "0x1002", "cls": "0x038000"}
         ({"device": "0x20b5", "gpu": 'sm="80"'}, "a100-pcie-80gb"),
         ({"device": "0x1eb8", "gpu": 'sm="75"', "speed": "8.0 GT/s PCIe"}, "t4-16gb"),
         ({"device": "0x2237", "gpu": 'sm="86"'}, "a10g-24gb"),
+        ({"device": "0x2329", "gpu": 'sm="90"', "speed": "32.0 GT/s PCIe"}, "h20-96gb"),
+        ({"device": "0x27b8", "gpu": 'sm="89"'}, "l4-24gb"),
         ({**AMD, "device": "0x740f", "gpu": 'sm="104" gcn="910"'}, "mi210-64gb"),
         ({**AMD, "device": "0x74a1", "gpu": 'sm="94" gcn="gfx942"', "speed": "32.0 GT/s PCIe"}, "mi300x-192gb"),
+        ({**AMD, "device": "0x74a5", "gpu": 'gcn="gfx942"', "speed": "32.0 GT/s PCIe"}, "mi325x-256gb"),
         ({**AMD, "gpu": 'gcn="908"'}, "mi100-32gb"),  # files of RCCL before it wrote ids; the only GPU of gfx908
     ],
 )
@@ -74,7 +77,7 @@ def test_the_pci_id_or_the_architecture_names_the_gpu(made, gpu, part):
         ({"device": "0x2206", "gpu": 'sm="86"'}, "NVIDIA GeForce RTX 3080 (sm_86), not described"),
         ({"device": "0xffff", "gpu": 'sm="89"'}, "NVIDIA GPU of PCI id 10de:ffff (sm_89), not described"),
         ({"gpu": 'sm="90"'}, "NVIDIA GPU (sm_90), not described"),
-        ({**AMD, "device": "0x74a5", "gpu": 'gcn="gfx942"'}, "AMD Instinct MI325X (gfx942), not described"),
+        ({**AMD, "device": "0x75a3", "gpu": 'gcn="gfx950"'}, "AMD Instinct MI355X (gfx950), not described"),
         ({**AMD, "gpu": 'sm="90" gcn="910"'}, "AMD GPU (gfx90a), not described"),
         ({**AMD, "device": "0xffff", "gpu": 'sm="90"'}, "AMD GPU of PCI id 1002:ffff, not described"),  # no sm
         ({"vendor": "0x1d94", "device": "0x54b7", "gpu": 'gcn="906"'},
