@@ -342,7 +342,7 @@ def _weight(file: File, matrix: DeviceMatrix | None, one: str, other: str) -> in
 #
 # NVLink hides what lies between two GPUs on PCIe: cells of network cards and the affinity of CPUs tell a part of it.
 # The text names no GPU, no rate and no generation. A text may hold several answers: of `nvidia-smi nvlink -s`, and the
-# names of GPUs as `-L`, `-q` and plain `nvidia-smi` have them, too.
+# names of GPUs as `-L`, `-q`, plain `nvidia-smi` and `lspci` have them, too.
 #
 # Reference: nvidia-smi(1), the legends below its matrices.
 
@@ -431,6 +431,11 @@ _IN_TABLE = re.compile(
     r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"
 )
 _IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*\Z")
+_IN_LSPCI = re.compile(  # its address, and what stands in brackets behind the chip
+    r"^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible|3D) controller\b.{0,20}: "
+    r"NVIDIA Corporation [^\[]{0,60}\[(?![0-9a-f]{4}:)([^\]]{1,80})\]",
+    re.IGNORECASE,
+)
 _OF_PCI = re.compile(r"\s(?:-mp|--matrix_pci)\b")
 _NVIDIA_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*\Z")
 
@@ -520,7 +525,8 @@ def _gpu_names(lines: Sequence[str]) -> dict[int, str]:
     in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
     in_table = {int(line[1]): line[2] for line in filter(None, map(_IN_TABLE.match, lines))}
     short = {gpu: "" if name.endswith("...") else name for gpu, name in in_table.items()}
-    return listed or dict(enumerate(in_query)) or short
+    in_lspci = {line[1]: line[2] for line in filter(None, map(_IN_LSPCI.match, lines))}  # each once, by its address
+    return listed or dict(enumerate(in_query)) or short or dict(enumerate(in_lspci.values()))
 
 
 # ---- topo -m --------------------------------------------------------------------------------------------------------

@@ -133,6 +133,15 @@ def test_a_line_may_name_several_gpus():
     assert found.names == {0: "NVIDIA GB200", 1: "NVIDIA GB200"}
 
 
+def test_lspci_beside_the_matrix_names_the_gpus():
+    card = (
+        "{}:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102 [GeForce RTX 3090] [10de:2204] (rev a1)\n"
+    )
+    other = "{}:00.0 3D controller: NVIDIA Corporation Device [10de:2330] (rev a1)\n01:00.1 Audio device: NVIDIA\n"
+    names = smi_topo.parse(FILE, PAIR + card.format("01") * 2 + card.format("0000:02") + other.format("03")).names
+    assert names == {0: "GeForce RTX 3090", 1: "GeForce RTX 3090"}
+
+
 def test_links_of_a_gpu_whose_lines_are_not_all_there_are_not_counted():
     rate = "\t Link {}: 25 GB/s\n".format
     gpu = "GPU {}: NVIDIA A100-SXM4-80GB (UUID: x)\n".format
