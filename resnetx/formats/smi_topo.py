@@ -451,6 +451,7 @@ class TopoMatrix:
     in_numa: frozenset[str] = frozenset()  # GPUs whose memory is a NUMA node of the host, as beside a Grace CPU
     card_names: dict[str, str] = field(default_factory=dict)  # NIC0 -> mlx5_0
     notes: tuple[str, ...] = ()  # what is missing in the text
+    of_pci: bool = False  # of topo -mp: without NVLink
 
 
 @dataclass(frozen=True)
@@ -497,9 +498,9 @@ def _parsed(file: File, text: str) -> NvidiaSmi:
     for matrix in matrices(file, text):
         if _is_of_peers(matrix):
             peers.append(_peers(file, matrix))
-        elif topo is None:
+        elif topo is None or topo.of_pci:
             topo = _topo(file, matrix, lines)
-        else:
+        elif not _OF_PCI.search(matrix.command):
             raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
     names = _gpu_names(lines)
     ports = nvlink_ports(file, lines)
@@ -544,7 +545,8 @@ def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
             words[row, column] = words[column, row] = word
     legend = {match[1]: match[2] for match in map(_NVIDIA_LEGEND.match, lines) if match}
     affinity, in_numa = _affinity(matrix)
-    of_pci = ["NVLink: topo -mp leaves it out; nvidia-smi topo -m has it"] * bool(_OF_PCI.search(matrix.command))
+    of_pci = _OF_PCI.search(matrix.command) is not None
+    without = ["NVLink: topo -mp leaves it out; nvidia-smi topo -m has it"] * of_pci
     return TopoMatrix(
         gpus=tuple(matrix.gpus),
         cards=tuple(matrix.cards),
@@ -552,7 +554,8 @@ def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
         affinity=affinity,
         in_numa=in_numa,
         card_names={name: legend.get(name, name) for name in matrix.cards},
-        notes=(*_missing(matrix, words), *of_pci),
+        notes=(*_missing(matrix, words), *without),
+        of_pci=of_pci,
     )
 
 

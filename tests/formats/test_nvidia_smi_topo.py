@@ -125,7 +125,10 @@ def test_peers_are_read_with_what_they_were_asked_for():
 def test_a_matrix_of_pci_alone_says_that_it_leaves_nvlink_out():
     (note,) = topo(f"$ nvidia-smi topo -mp\n{PAIR}").notes
     assert note == "NVLink: topo -mp leaves it out; nvidia-smi topo -m has it"
-    assert topo(f"$ nvidia-smi topo -m\n{PAIR}").notes == ()
+    whole = "$ nvidia-smi topo -m\n" + PAIR.replace("PIX", "NV2")
+    of_pci = f"$ nvidia-smi topo -mp\n{PAIR}"
+    for both in (whole + of_pci, of_pci + whole):
+        assert (topo(both).words["GPU0", "GPU1"], topo(both).notes) == ("NV2", ())
 
 
 def test_a_line_may_name_several_gpus():

@@ -105,6 +105,18 @@ def test_no_gpu_gets_the_numbers_of_another_vendor(made, text, capability):
     assert made(text)[0].gpu_part(0).compute_capability.value == capability
 
 
+@pytest.mark.parametrize(
+    ("few", "most", "kind", "taken"), [("OK", "CNS", "host", "none"), ("CNS", "OK", "pcie", "peers")]
+)
+def test_where_some_pairs_of_a_cpu_are_peers_and_others_not_most_decide(made, few, most, kind, taken):
+    cells = [["X" if a == b else few if {a, b} == {2, 3} else most for b in range(4)] for a in range(4)]
+    rows = [f" GPU{a}\t" + "\t".join(row) for a, row in enumerate(cells)]
+    machine, written = made("\n".join(["$ nvidia-smi topo -p2p r", " \tGPU0\tGPU1\tGPU2\tGPU3", *rows]))
+    assert paths.copy_path(machine, 0, 1).kind == kind
+    said = f"why some pairs of one CPU are peers and others not: all are taken for {taken}, as most are (assumed)"
+    assert said in written.unknown
+
+
 def test_a_cpu_of_which_the_maker_alone_is_stated_gets_no_figures_of_another_makers(made):
     text = xml({"device": "0x2684", "gpu": 'sm="89"'}).replace("AuthenticAMD", "GenuineIntel")
     _, written = made(re.sub(r' (familyid|modelid)="\d+"', "", text))
@@ -313,6 +325,8 @@ def test_gpus_that_are_numa_nodes_of_the_host_are_beside_grace(made):
     named = "".join(f"\nGPU {gpu}: NVIDIA GB200 (UUID: GPU-{gpu})" for gpu in range(4))
     machine, _ = made(text([2, 10, 18, 26]) + named)
     assert {part.part_name for part in machine.gpus} == {"gb200-186gb"}
+    machine, _ = made(text(["N/A"] * 4) + named)  # by the GPU alone
+    assert {part.part_name for part in machine.components if part.kind == "cpu"} == {"arm-cpu"}
     by_memory = text(["N/A"] * 4).replace("71\t0\t", "71\t0,2-17\t").replace("143\t1\t", "143\t1,18-33\t")
     assert {part.part_name for part in made(by_memory)[0].components if part.kind == "cpu"} == {"grace"}
     plain, _ = made(text(["N/A"] * 4))
