@@ -137,6 +137,17 @@ def test_shuffled_labels_are_one_class(sizes):
     assert false <= 0.15 * len(SEEDS)
 
 
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_latencies_that_say_nothing_of_pairs_hide_no_classes_of_large_copies(gpus):
+    """As p2pBandwidthLatencyTest prints them: peers of one switch copy four times as fast, and none answers sooner."""
+    random = np.random.default_rng(1)
+    large = {(a, b): (1.0 if a // 2 == b // 2 else 4.0) * (1 + 0.005 * random.random()) for a, b in all_pairs(gpus)}
+    small = {pair: 1e-6 * (1 + 0.1 * random.random()) for pair in large}
+    classes = classify({16: small, 2**27: large})
+    assert [len(each.pairs) for each in classes[2**27]] == [gpus, gpus * (gpus - 2)]
+    assert [each.name for each in classes[16]] == [ONE_CLASS]
+
+
 def test_two_gpus_have_one_class():
     assert found({(0, 1): 1e-6, (1, 0): 2e-6}) == [(ONE_CLASS, 2)]
 

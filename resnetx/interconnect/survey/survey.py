@@ -313,6 +313,8 @@ def _cpu_base(cpu: SeenCpu, generation: int, settings: PartSettings) -> tuple[st
             return base, said
     if "AMD" in cpu.product:
         return ("epyc-9575f" if generation >= 5 else "epyc-7742"), said
+    if "Intel" in cpu.product and generation == 4:  # Ice Lake, of which none is described
+        return "xeon-8480c", said
     return _CPU_BY_PCIE.get(generation, "xeon-e5-2698v4"), said
 
 
