@@ -491,7 +491,7 @@ class _Heading:
         if time is None or algbw is None or busbw is None:
             return None
         counted = _COUNTED.fullmatch(cell.get("wrong", ""))  # else the heading is lost, and it is an error
-        wrong, failed = printed(counted[0]) if counted else None, cell.get("error", cell.get("wrong", ""))
+        wrong, failed = printed(counted[0].rstrip("*")) if counted else None, cell.get("error", cell.get("wrong", ""))
         error = Printed(math.inf, 0) if failed.endswith("*") else printed(failed)  # how rccl-tests marks it
         return Half(
             time.times(self.unit_s),
@@ -502,7 +502,7 @@ class _Heading:
         )
 
 
-_COUNTED = re.compile(r"\d{1,18}|\d(?:\.\d{1,9})?e\+\d{1,2}")
+_COUNTED = re.compile(r"\d{1,18}\*?|\d(?:\.\d{1,9})?e\+\d{1,2}")
 _START = re.compile(r"#?\s*(?P<size>size|bytes)\s+(?:count|N)\s+type\b", re.IGNORECASE)
 _SAME = {"res": "error", "delta": "error", "op": "redop"}
 # Tables whose heading is lost: of 2022 and later, then those before, of which some have no operator or no root.
