@@ -289,7 +289,7 @@ class _Written(msgspec.Struct):
 
 def parse_nvbandwidth(file: File, content: bytearray, size_bytes: int | None) -> CopyTable:
     """The pairs of a file of JSON. `size_bytes`: of the copies; None: what it says, or the program's default."""
-    written: _Written = decode(replace(file, what="the JSON of nvbandwidth"), content, _Written)
+    written = decode(replace(file, what="the JSON of nvbandwidth"), content, _Written)
     return _table(file, written.nvbandwidth, size_bytes)
 
 

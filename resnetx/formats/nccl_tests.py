@@ -185,7 +185,7 @@ class _Written(msgspec.Struct):
 def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     if other := logs.of_json(content, "bench"):
         raise file.error(f"is of {other}; expected results of nccl-tests")
-    written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
+    written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     if any(
         half and half.cpu_time is not None
         for result in written.results

@@ -186,7 +186,7 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
 )
 def test_a_machine_has_the_parts_that_its_datasheet_counts(name, gpus, cpus, nics, memory_GB):
     loaded = system.load(name)
-    kinds = [component.kind for component in loaded.components]
+    kinds = [component.kind for component in loaded.all_components]
     assert (kinds.count("gpu"), kinds.count("cpu"), kinds.count("nic")) == (gpus, cpus, nics)
     assert sum(loaded.gpu_part(id_).memory_bytes.value for id_ in range(gpus)) == pytest.approx(memory_GB * 1e9)
 

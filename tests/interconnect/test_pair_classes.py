@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from resnetx.interconnect.pairs.classes import ONE_CLASS, class_names, classify, described, described_pairs, names_of
-from resnetx.interconnect.pairs.costs import MATRIX_BYTES, published
 from resnetx.interconnect.systems.paths import copy_path, routes
 from resnetx.interconnect.systems.system import load
+from resnetx.literature.pairs_fit import MATRIX_BYTES, published
 
 SEEDS = range(40)
 
