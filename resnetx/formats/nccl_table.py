@@ -154,10 +154,6 @@ class Row:
         counted = [half.wrong for half in self.halves if half.wrong is not None]
         return sum(counted) if counted else None
 
-    @property
-    def unchecked_in_place(self) -> bool:
-        return self.inside is not None and self.inside.wrong is None
-
     def rounded_badly(self, ranks: int) -> bool:
         """Whether its largest error is above what its version takes for rounding."""
         most = _ROUNDING.get(self.type or "", 0.0) * max(1, ranks - 1)
@@ -217,10 +213,11 @@ class RowReading:
 
     @property
     def candidates(self) -> list[str]:
-        """The collectives that it may be of: by its figures, then by what its columns of operators and roots hold."""
+        """The collectives that it may be of: by its figures, then by its operators, its roots and what is checked."""
         fitting = [name for name in OPERATIONS if self.ranks_of(name) is not None]
         hinted = [name for name in fitting if all(_may_be(OPERATIONS[name], row) for row in self.rows)]
-        return hinted or fitting
+        told = [name for name in hinted if all(_checked_alike(name, row) for row in self.rows)]
+        return told or hinted or fitting
 
     @property
     def alone(self) -> bool:
@@ -229,16 +226,17 @@ class RowReading:
 
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
-_UNCHECKED_IN_PLACE = (
-    "alltoall",
-    "sendrecv",
-)  # since 2022 their #wrong in place is N/A (reportErrors = in_place ? 0 : 1)
+# Since 2022 their #wrong in place is N/A, and nobody else's (alltoall.cu, sendrecv.cu: reportErrors).
+_UNCHECKED_IN_PLACE = ("alltoall", "sendrecv")
+
+
+def _checked_alike(name: str, row: Row) -> bool:
+    if row.out is None or row.inside is None or row.out.wrong is None:
+        return True
+    return (row.inside.wrong is None) == (name in _UNCHECKED_IN_PLACE)
 
 
 def _may_be(operation: Operation, row: Row) -> bool:
-    counted = row.out is not None and row.inside is not None and row.out.wrong is not None
-    if counted and row.unchecked_in_place != (operation.name in _UNCHECKED_IN_PLACE):
-        return False
     if row.root is not None and (row.root >= 0) != (operation.name in _ROOTED):
         return False
     if row.redop in (None, "none"):
@@ -491,7 +489,7 @@ class _Heading:
         if time is None or algbw is None or busbw is None:
             return None
         counted = _COUNTED.fullmatch(cell.get("wrong", ""))  # else the heading is lost, and it is an error
-        wrong, failed = printed(counted[0]) if counted else None, cell.get("error", cell.get("wrong", ""))
+        wrong, failed = printed(counted[0].rstrip("*")) if counted else None, cell.get("error", cell.get("wrong", ""))
         error = Printed(math.inf, 0) if failed.endswith("*") else printed(failed)  # how rccl-tests marks it
         return Half(
             time.times(self.unit_s),
@@ -502,7 +500,7 @@ class _Heading:
         )
 
 
-_COUNTED = re.compile(r"\d{1,18}|\d(?:\.\d{1,9})?e\+\d{1,2}")
+_COUNTED = re.compile(r"\d{1,18}\*?|\d(?:\.\d{1,9})?e\+\d{1,2}")
 _START = re.compile(r"#?\s*(?P<size>size|bytes)\s+(?:count|N)\s+type\b", re.IGNORECASE)
 _SAME = {"res": "error", "delta": "error", "op": "redop"}
 # Tables whose heading is lost: of 2022 and later, then those before, of which some have no operator or no root.

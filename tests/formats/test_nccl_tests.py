@@ -333,6 +333,14 @@ def test_wrong_elements_count_out_of_place_and_in_place(read):
     assert found.wrong == "wrong elements: 2 at 4 MiB (out of place), 32 at 4 MiB (in place)"
 
 
+def test_wrong_elements_that_rccl_tests_marks_are_counted(read):
+    found = read(HEADING + row("allreduce", 8, GiB, 4e-3, "12*", 3))
+    assert (found.rows[0].wrong, found.wrong) == (
+        15,
+        "wrong elements: 12 at 1 GiB (out of place), 3 at 1 GiB (in place)",
+    )
+
+
 def test_a_last_line_that_says_failed_counts_where_rows_have_errors_alone(read):
     words = columns(["size", "count", "type", "redop"])
     text = words + rows("float  sum", "allreduce", parts=False, wrong="5e-07")

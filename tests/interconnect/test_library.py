@@ -241,11 +241,11 @@ def test_every_part_is_used_or_can_be_asked_for():
         for loaded in [system.load(name, nodes=1)]
         for part in (*(c.part_name for c in loaded.components), *(link.part_name for link in loaded.links))
     }
-    # GPUs are also there for systems of the user's own, with their links, and links of CPUs for surveyed machines;
+    # GPUs and CPUs are also there for systems of the user's own, with their links, and links of CPUs for surveyed ones;
     # photonic switches to be put into described ones.
     used |= {wire for wire, _ in SOCKETS.values()}
     used |= {link for gpu in system.parts_table("gpus").values() for link in (gpu.bus, gpu.peer_link)}
-    for table in set(TABLES) - {"networks", "gpus", "photonics"}:
+    for table in set(TABLES) - {"networks", "gpus", "cpus", "photonics"}:
         assert set(system.parts_table(table)) <= used, table
 
 

@@ -204,6 +204,15 @@ def test_a_direction_that_is_ten_times_slower_than_the_way_back_is_named(gpus):
     assert found.text.startswith("copies from 1 to 0 take 10.00 times as long as those back at ")
 
 
+@pytest.mark.parametrize(("slow", "named"), [([{2, 5}], 1), ([{2, 5}, {1, 6}], 0)])
+def test_without_a_topology_two_gpus_that_are_far_slower_than_any_others_are_named(slow, named):
+    pairs = [(a, b) for a in range(8) for b in range(8) if a != b]
+    found = findings_of([cell(a, b, 0.9 if {a, b} in slow else 1e-3) for a, b in pairs], None)
+    assert [(each.what, each.text[:41]) for own in found.values() for each in own] == [
+        ("slow pair", "copies from 2 to 5 take 900.00 times as l")
+    ] * named
+
+
 def test_noise_has_no_slow_gpu():
     false = 0
     for seed in range(40):

@@ -349,6 +349,7 @@ def _ordinal(index: int) -> str:
 
 SLOWER = 0.1  # relative: by less than this, no pair or GPU is named
 SPREADS = 5  # and by so many times as much as others differ
+FAR_SLOWER = 2  # times, of two GPUs where no topology says which others are alike
 SLOWER_THAN_BACK = 0.5  # relative: of links that carry as much both ways, timings differ by less
 SLOWER_THAN_STAGED = 0.25  # relative, of some pairs alone: one timing of a staged copy is 10 % off at times
 NEAR_SLOWER = 0.03  # relative, of a class nearer than another
@@ -380,7 +381,7 @@ def findings(
     residuals = {size: _residuals(at, names) for size, at in apart.items()}
     profiles = residuals if names else {size: _by_profile(at) for size, at in apart.items()}
     gpus = _slow_gpus(profiles, unit)
-    pairs = [] if gpus or not names else _slow_pairs(residuals, unit)
+    pairs = [] if gpus else _slow_pairs(residuals, unit) if names else _slowest_pair(apart, unit)
     named = {pair for finding in pairs for pair in finding.pairs}
     return [*_anti_locality(apart, names, kinds), *gpus, *pairs, *_slow_directions(apart, names, named, unit)]
 
@@ -512,6 +513,18 @@ def _slow_pairs(residuals: Mapping[int, Residuals], unit: Unit) -> list[PairFind
                 seen.setdefault(pair, {})[size] = float(np.exp(value))
     lasting = {pair: ratios for pair, ratios in seen.items() if 2 * len(ratios) > len(residuals)}
     return [_slow_pair(pair, ratios, unit) for pair, ratios in lasting.items()]
+
+
+def _slowest_pair(times: Times, unit: Unit) -> list[PairFinding]:
+    """Without a topology: two that both take far longer to each other than any other two, at half of the sizes."""
+    seen: dict[Pair, dict[int, float]] = {}
+    for size, at in times.items():
+        pair = max(at, key=lambda each: at[each], default=None)
+        if pair is not None and len(_gpus(at)) >= _FEWEST_GPUS:
+            others = max(value for each, value in at.items() if set(each) != set(pair))
+            if min(at[pair], at.get(pair[::-1], at[pair])) > FAR_SLOWER * others:
+                seen.setdefault(pair, {})[size] = at[pair] / others
+    return [_slow_pair(pair, ratios, unit) for pair, ratios in seen.items() if 2 * len(ratios) >= len(times)]
 
 
 def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit) -> PairFinding:
