@@ -159,7 +159,7 @@ def alike(capsys, here, monkeypatch):
 @pytest.mark.parametrize(
     ("verb", "words", "most"), [(verb, *each) for verb, screens in SCREENS.items() for each in screens]
 )
-def test_screen_quiet_and_json_answer_alike(verb, words, most, alike):
+def test_screen_quiet_and_json_answer_alike(verb, words, most, alike, undrawn):
     kept = [] if "results=" in words or "--import" not in words else ["results=kept"]
     alike(verb, [*words.split(), *kept], most)
 

@@ -80,7 +80,7 @@ def test_both_are_drawn_on_one_scale(two, tmp_path):
     assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_ms"] * 1e3 / 1e9)
 
 
-def test_two_machines_are_compared_in_training_and_in_links(run, tmp_path):
+def test_two_machines_are_compared_in_training_and_in_links(run, tmp_path, undrawn):
     machines = [str(Path(__file__).parents[2] / "results/lab/machines" / name) for name in ("dgx1-p100", "gx8")]
     status, out, _ = run(*machines)
     assert status == 0 and "B trains 1.009 times" in out and "broadcast (8 ranks): B is 0.31 times" in out

@@ -21,7 +21,7 @@ RESULTS = CONFIGS.parent / "results"
         ("doctor", [], "doctor.jsonl"),
     ],
 )
-def test_out_has_figures_or_says_why_not(capsys, tmp_path, monkeypatch, words, figures, kept):
+def test_out_has_figures_or_says_why_not(capsys, tmp_path, monkeypatch, undrawn, words, figures, kept):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(examination, "examine", lambda *asked: [Finding("torch", "ok", "torch 2.15.0", "")])
     (tmp_path / "results").symlink_to(RESULTS)
