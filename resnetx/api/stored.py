@@ -155,7 +155,7 @@ class MeasuredStudy(Tabular):
 
     def rows(self) -> list[Record]:
         """A row for each point."""
-        return csv_tables.points_table(self.points).records()
+        return list(map(csv_tables.point_row, self.points))
 
 
 def measured_study(
@@ -204,10 +204,8 @@ def store(made: Prediction, folder: Path) -> Prediction:
         (folder / points_file.NAME).unlink(missing_ok=True)  # of a larger prediction that was here before
         return made
     refuse_unwritable(len(made.points))
-    try:
+    with drawings.writing(folder):
         stored = points_file.write_points(folder, made)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
     stored = msgspec.structs.replace(stored, digest=digest(stored))
     drawings.store_record(folder, record_file("prediction", folder), stored)
     progress.command(f"points: {folder / points_file.NAME}")

@@ -121,6 +121,12 @@ def more(text: str = "") -> None:
         say(f"more: {'; '.join([*parts, *_screen.assumed])}")
 
 
+def rest(hidden: Sequence[str], then: str = "") -> None:
+    """The line `more` of a screen that has left something out, and has a page."""
+    behind = f"{', '.join(hidden)}: --all" if hidden and not _screen.everything else ""
+    more("; ".join(filter(None, [behind, then, "page: out=FOLDER"])))
+
+
 FEW_SKIPPED = 2  # files of which each is told
 
 
