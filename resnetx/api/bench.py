@@ -45,7 +45,7 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of, reads
 from resnetx.study import Point, points
-from resnetx.table import Answer, Record, Records
+from resnetx.table import Answer, Record, Records, fields
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
@@ -262,27 +262,15 @@ def _requests(
             collectives=names,
             sizes_bytes=sorted({*(SIZES if sizes is None else sizes), *payloads}) if names else [],
             gpus=count,
-            devices=settings.devices,
+            **fields(settings, "devices", "warmup", "seed", "registered", "endpoint", "through", "numa"),
+            **fields(settings, "transport", "interface", "place", "dtype", "timing", "algorithm", "protocol"),
             env=env,
             threads=threads_share(per_node) if settings.threads is None else settings.threads,
-            warmup=settings.warmup,
             iterations=ITERATIONS if settings.iterations is None else settings.iterations,
-            seed=settings.seed,
-            registered=settings.registered,
             lab=lab_from(msgspec.structs.asdict(settings.lab)),
             copies=kinds,
             copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
             directions=list(dict.fromkeys(settings.direction)),
-            endpoint=settings.endpoint,
-            through=settings.through,
-            numa=settings.numa,
-            transport=settings.transport,
-            interface=settings.interface,
-            place=settings.place,
-            dtype=settings.dtype,
-            timing=settings.timing,
-            algorithm=settings.algorithm,
-            protocol=settings.protocol,
             nodes=on_nodes[count],
             gpudirect=settings.gpudirect if on_nodes[count] > 1 or not several else None,
             clock=clock,

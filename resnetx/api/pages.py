@@ -442,8 +442,7 @@ def _steering(steering: Steering) -> Part:
     graphs = [graph] if (graph := _links(steering)) else []
     tables = [PageTable("gpus", "GPU by GPU", steering.table())]
     if steering.phases:
-        phases = [row(phase) for phase in steering.phases]
-        tables.append(PageTable("phases", "Phases", Table(list(phases[0]), [list(phase.values()) for phase in phases])))
+        tables.append(PageTable("phases", "Phases", table_of_records(list(map(row, steering.phases)))))
     notes = [
         f"{steering.traffic_of}. Search: {steering.method}"
         + ("" if steering.rtl_evaluations is None else f", {steering.rtl_evaluations} RTLs calculated")
@@ -470,9 +469,7 @@ def _links(steering: Steering) -> Figure | None:
 def of_topology(answer: Any, records: Sequence[TopologyRecord]) -> Part:
     """What was asked of described systems, with the links of those that were."""
     drawn = [*map(of_system, _machines(answer)), *rings_of(answer), *topology_figures(records)]
-    rows = [row(record) for record in records]
-    columns = list(dict.fromkeys(name for cells in rows for name in cells))
-    whole = Table(columns, [[cells.get(name) for name in columns] for cells in rows])
+    whole = Records(records).table()
     costs = [record for record in records if isinstance(record, CollectiveCost)]
     shown = as_shown(_COSTS, costs) if len(costs) == len(records) else whole
     if isinstance(answer, Described):  # what its sentence is made of

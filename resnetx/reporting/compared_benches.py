@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from resnetx import __version__
 from resnetx.interconnect.collectives.measured import telling_times
-from resnetx.record import SCHEMA, BenchRecord, Environment
+from resnetx.record import SCHEMA, BenchRecord
 from resnetx.record.bench_record import CopyCell, CopyEnd
 from resnetx.record.comparisons import BenchComparison, BenchCrossing, BenchMean, BenchRatio, ComparedBench
-from resnetx.reporting.explain_benches import environment_differences
+from resnetx.reporting.explain_benches import bench_differences
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import GBps, size_text
 
@@ -68,7 +68,7 @@ def compare_benches(
         crossings=[crossing for key, ratios in lines.items() for crossing in _crossings(key, ratios)],
         means=[mean for key, ratios in lines.items() for mean in _mean(key, ratios, band_bytes)],
         only_in_one=[*_unmatched("A", all_a, all_b), *_unmatched("B", all_b, all_a)],
-        machines=environment_differences(_environments(records_a), _environments(records_b)),
+        machines=bench_differences(records_a, records_b),
     )
 
 
@@ -79,10 +79,6 @@ def _bench(path: Path, records: Sequence[BenchRecord]) -> ComparedBench:
         libraries=list(dict.fromkeys(record.library for record in records if record.library)),
         gpus=sorted({record.world_size for record in records if record.world_size}),
     )
-
-
-def _environments(records: Sequence[BenchRecord]) -> list[tuple[int, Environment]]:
-    return [(record.world_size or 0, record.environment) for record in records if record.environment]
 
 
 # ---- what was measured

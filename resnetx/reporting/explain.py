@@ -82,14 +82,14 @@ class Explained(RecordPart, frozen=True, kw_only=True):
 
     case: str
     a: Literal["predicted", "measured"]
-    b: Literal["predicted", "measured"] | None
+    b: Literal["predicted", "measured"] | None = None
     a_step_s: float
-    b_step_s: float | None
+    b_step_s: float | None = None
     a_interval_s: list[float] | None
-    b_interval_s: list[float] | None
+    b_interval_s: list[float] | None = None
     # A measurement lies outside of a prediction; or the runs of two measurements differ (`statistics.t_test`), which 1
     # in 20 answers or fewer say by chance, however many cases they have.
-    outside: bool
+    outside: bool = False
     longer: list[float] | None = None  # between which B / A lies, of two measurements of three runs or more
     level: float | None = None  # the share of answers outside `longer`: that of the verdict, which counts all cases
     resolved: float | None = None  # the difference, as a share, that four of five such pairs of sets of runs show
@@ -195,12 +195,8 @@ def alone(side: Side) -> Explained:
     return Explained(
         case=side.words,
         a=side.kind,
-        b=None,
         a_step_s=side.step_s,
-        b_step_s=None,
         a_interval_s=list(side.interval_s) if side.interval_s else None,
-        b_interval_s=None,
-        outside=False,
         a_runs=len(side.steps_s),
         parts=[
             ExplainedPart(
