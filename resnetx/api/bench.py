@@ -247,11 +247,13 @@ def _requests(
     for key, given in lists.items():
         if not given:
             raise ConfigError(f"{key}=[]: expected at least one value")
-    counts = [_ranks(count, settings.devices) for count in settings.gpus]
+    usual = 2 if settings.devices is None else len(settings.devices)
+    counts = [usual if count is None else count for count in settings.gpus]
     per_node = ranks_per_node(launch, max(counts))
     kinds = [name for name in dict.fromkeys(settings.copy) if name is not None]
     modelled = [name for name in dict.fromkeys(settings.pattern) if name is not None]
-    names = _collectives(settings, instead=not kinds and not modelled)
+    names = [name for name in dict.fromkeys(settings.collective) if name is not None]
+    names = names or ["allreduce"] * (not kinds and not modelled)
     env = variables(settings.env)
     if launch:
         env = of_ranks(launch, env, _settled(settings))
@@ -288,17 +290,6 @@ def _settled(settings: BenchSettings) -> list[str]:
     way = Way(settings.transport, settings.interface, settings.gpudirect)
     forced = {"NCCL_ALGO": settings.algorithm, "NCCL_PROTO": settings.protocol}
     return [*way.variables, *(name for name, value in forced.items() if value is not None)]
-
-
-def _ranks(count: int | None, devices: list[int] | None) -> int:
-    if count is None:
-        return 2 if devices is None else len(devices)
-    return count
-
-
-def _collectives(settings: BenchSettings, instead: bool) -> list[str]:
-    """What was asked for; `instead`: an all-reduce where nothing was."""
-    return [name for name in dict.fromkeys(settings.collective) if name is not None] or ["allreduce"] * instead
 
 
 def _payloads(workloads_asked: Point) -> set[int]:

@@ -81,7 +81,7 @@ def part_of(found: Any, where: str = "") -> Part:
     for kind, made in _PARTS.items():
         if isinstance(found, kind):
             part: Part = made(found)
-            return Part(**{**vars(part), "where": where})
+            return replace(part, where=where)
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 
@@ -313,7 +313,7 @@ def _accuracy(accuracy: Accuracy) -> Part:
         "cases", "Case by case", as_shown(checked_columns(accuracy.points), accuracy.points), accuracy.table()
     )
     part = _tabular(f"A prediction beside study {accuracy.study}", accuracy, [cases], figures)
-    return Part(**{**vars(part), "alerts": accuracy.warnings})
+    return replace(part, alerts=accuracy.warnings)
 
 
 def of_papers(found: CheckedPapers) -> Part:

@@ -354,10 +354,6 @@ def _storage(_: RunSummary, here: Environment) -> str | None:
     return f"{here.storage.filesystem} on {here.storage.device}{turning}"
 
 
-def _resnetx(_: RunSummary, here: Environment) -> str | None:
-    return " ".join(filter(None, [here.resnetx, here.git_revision]))
-
-
 def _pairs(pairs: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(pairs.items())) or "none"
 
@@ -402,7 +398,7 @@ _FACTS: dict[str, _Fact] = {
     "torchvision": lambda _, here: here.torchvision,
     "DALI": lambda _, here: here.dali,
     "Python": lambda _, here: here.python,
-    "resnetx": _resnetx,
+    "resnetx": lambda _, here: " ".join(filter(None, [here.resnetx, here.git_revision])),
     "threads of a rank": lambda _, here: _pairs(here.threads),
     "environment variables": lambda _, here: _pairs(here.variables),
 }

@@ -26,7 +26,7 @@ from resnetx.reporting.study_scaling import MeasuredPartName
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, TTest, level_of_each, t_test
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import percents, si, to_interval
+from resnetx.units import percents, si, to_interval, with_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -488,8 +488,7 @@ def _verdict(each: Explained, more_s: float) -> str:
 def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
     if interval_s is None:
         return f"{ms_text(step_s)} ms"
-    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
-    return f"{value} ms ({low} to {high})"
+    return with_interval(step_s * 1e3, interval_s[0] * 1e3, interval_s[1] * 1e3, " ms")
 
 
 def ms_text(time_s: float | None) -> str:

@@ -13,7 +13,7 @@ from resnetx.record.comparisons import Crossing, Estimate, Margin, SystemCompari
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import estimate_cells, table_of
 from resnetx.table import Answer, Column, Record, Table, as_shown, fields, table_of_records
-from resnetx.units import figure, how_many, to_interval, two_ends, unit_by_library
+from resnetx.units import figure, how_many, two_ends, unit_by_library, with_interval
 
 SMALLEST = 1e-30  # rate or ratio that is one
 
@@ -158,8 +158,7 @@ def _case_name(point: SystemPoint) -> str:
 
 def ratio_text(ratio: Estimate, unit: str = "") -> str:
     """ "2.1 (1.5 to 2.8)"."""
-    value, low, high = to_interval(ratio.value, ratio.low, ratio.high)
-    return f"{value}{unit} ({low} to {high})"
+    return with_interval(ratio.value, ratio.low, ratio.high, unit)
 
 
 def shown_systems(compared: SystemComparison) -> Answer:

@@ -32,7 +32,7 @@ from resnetx.reporting.charts.grammar import (
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import estimate_cells
 from resnetx.table import Cell, Record, fields, table_of_records
-from resnetx.units import how_many, to_interval
+from resnetx.units import how_many, with_interval
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,9 @@ def _labels(rows: Sequence[Record], panel: Cell) -> Iterator[tuple[Record, str]]
     for family in dict.fromkeys(row["family"] for row in shown):
         own = [row for row in shown if row["family"] == family]
         most = max(own, key=lambda row: abs(math.log(float(row["margin"] or 1))))
-        value, low, high = to_interval(*numbers_in([most], "margin", "margin_low", "margin_high"))
+        value, low, high = numbers_in([most], "margin", "margin_low", "margin_high")
         batch = f"{most['workload']}, batch {most['batch_size']}, {how_many(int(str(most['gpus'])), 'GPU')}"
-        yield most, f"{batch}: \u00d7{value} ({low} to {high})"
+        yield most, f"{batch}: \u00d7{with_interval(value, low, high)}"
 
 
 # ---- system rates ---------------------------------------------------------------------------------------------------
