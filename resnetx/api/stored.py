@@ -79,7 +79,7 @@ def own_records(folder: Path, files: Collection[str]) -> list[Stored]:
 def _kind(file: Path, given: bool = False) -> str:
     """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
-        kind: record.RecordKind = record.read(file, record.RecordKind, "a record of resnetx")
+        kind = record.read(file, record.RecordKind, "a record of resnetx")
     except FileError as error:
         if not given:
             progress.skipped(str(error))
@@ -217,7 +217,7 @@ def read(path: Path) -> Prediction:
     from resnetx.record import points_file  # with what reads pages of Parquet
 
     file = record_file("prediction", path) if is_folder(path) else path
-    prediction: Prediction = record.read(file, Prediction)
+    prediction = record.read(file, Prediction)
     if prediction.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
         raise ConfigError(f"{file}: its cases are in {points_file.NAME}, and {why}")
     return points_file.read_points(file.parent, prediction)

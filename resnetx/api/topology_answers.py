@@ -340,15 +340,10 @@ def place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan], counted: boo
         gpus = f"{drawings.gpu_ids(plan.devices)} of "
     elif not counted and len({len(other.devices) for other in plans}) == 1:
         gpus = ""
-    network = f" over {network_of(plan)}" if len(set(map(network_of, of_system))) > 1 else ""
+    network = f" over {plan.system.network}" if len({other.system.network for other in of_system}) > 1 else ""
     library = f" with {plan.library}" if len({other.library for other in plans}) > 1 else ""
     transport = f", transport={plan.transport}" if len({other.transport for other in plans}) > 1 else ""
     return f"{gpus}{plan.system.name}{network}{library}{transport}"
-
-
-def network_of(plan: CollectivePlan) -> str:
-    """What joins the nodes of its system; "" of one node."""
-    return plan.system.equal.network if plan.system.equal else ""
 
 
 def collective_answer(cost: CollectiveCost) -> str:

@@ -30,7 +30,8 @@ from rich.text import Text
 
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.errors import UNSHOWN, on_one_line, visible
-from resnetx.progress import SKIPPED, Counter, Logged
+from resnetx.progress import SKIPPED, Counter
+from resnetx.progress import Progress as Reports
 from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column, parted
 from resnetx.units import duration
 
@@ -522,7 +523,7 @@ def _keep_skipped(text: str) -> bool:
     return kept
 
 
-class Quiet(Logged):
+class Quiet(Reports):
     """Warnings alone, as with -q; what is skipped in one go, before the answer."""
 
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
@@ -535,7 +536,7 @@ class Quiet(Logged):
         _screen.assumed.append(text)
 
 
-class Terminal:
+class Terminal(Reports):
     """Notes and progress of `resnetx.progress`, on standard error."""
 
     @property
