@@ -290,6 +290,11 @@ class Answered(Records[T]):
         return Answer(self._sentences, Table(columns, [[record.get(name) for name in columns] for record in rows]))
 
 
+def fields(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record, for another one, or a row, that has them by the same names."""
+    return {name: getattr(record, name) for name in names}
+
+
 def row(record: object, leave_out: Sequence[str] = ()) -> Record:
     """The single values of a record, by name: lists are left out, groups are flattened ("model.x")."""
     return dict(_cells(msgspec.to_builtins(record, enc_hook=str), "", leave_out))

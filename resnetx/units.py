@@ -81,6 +81,12 @@ def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     return tuple(texts)  # type: ignore[return-value]
 
 
+def with_interval(value: float, low: float, high: float, unit: str = "") -> str:
+    """A value with its interval, in a sentence: "2.1 times (1.5 to 2.8)"."""
+    shown, least, most = to_interval(value, low, high)
+    return f"{shown}{unit} ({least} to {most})"
+
+
 def two_ends(interval: Sequence[float]) -> list[str]:
     """Both ends of what is known between them only, each with two digits."""
     return [f"{float(f'{end:.2g}'):,g}" for end in interval]

@@ -27,6 +27,7 @@ from resnetx.units import (
     to_interval,
     two_ends,
     unit_by_library,
+    with_interval,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
         CollectivePoint,
         ComparedPoint,
         CopyPoint,
-        Estimate,
         Mean,
         SystemSide,
         Total,
@@ -433,9 +433,8 @@ def _of_side(side: "SystemSide") -> str:
     if side.iterations_per_s is None:
         return f"{side.system}, {side.library}: {side.outcome}: {side.reason or side.open}"
     rate = side.iterations_per_s
-    value, low, high = to_interval(rate.value, rate.low, rate.high)
-    limit = f", limited by {side.limited_by}" * bool(side.limited_by)
-    return f"{side.system}, {side.library}: {value} iterations/s ({low} to {high}){limit}"
+    told = with_interval(rate.value, rate.low, rate.high, " iterations/s")
+    return f"{side.system}, {side.library}: {told}" + f", limited by {side.limited_by}" * bool(side.limited_by)
 
 
 def _of_collective(point: "CollectivePoint") -> str:
@@ -467,8 +466,8 @@ def _of_compared(point: "ComparedPoint") -> str:
     words = ", ".join(filter(None, [point.workload, point.batch, point.variant, how_many(point.request.gpus, "rank")]))
     if point.ratio is None:
         return f"{words}: {point.verdict}"
-    value, low, high = to_interval(point.ratio.median, point.ratio.low, point.ratio.high)
-    return f"{words}: B trains {value} times ({low} to {high}) as fast as A: {point.verdict}"
+    ratio = with_interval(point.ratio.median, point.ratio.low, point.ratio.high, " times")
+    return f"{words}: B trains {ratio} as fast as A: {point.verdict}"
 
 
 def _of_claim(claim: "CheckedClaim") -> str:
@@ -508,9 +507,9 @@ def _of_gpu(gpu: "PredictedGpu") -> str:
 
 
 def _of_mean(mean: "Mean") -> str:
-    value, low, high = to_interval(mean.ratio.median, mean.ratio.low, mean.ratio.high)
+    ratio = with_interval(mean.ratio.median, mean.ratio.low, mean.ratio.high, " times")
     cases = f"{mean.points} case{'s' * (mean.points != 1)}"
-    return f"gpus={mean.gpus}: B trains {value} times ({low} to {high}) as fast as A, the mean of {cases}"
+    return f"gpus={mean.gpus}: B trains {ratio} as fast as A, the mean of {cases}"
 
 
 def _of_total(total: "Total") -> str:
@@ -528,11 +527,6 @@ def _of_advantage(checked: "CheckedAdvantage") -> str:
     return f"{where}: {who}: {times}: {order}"
 
 
-def _of_estimate(found: "Estimate") -> str:
-    value, low, high = to_interval(found.value, found.low, found.high)
-    return f"{value} ({low} to {high})"
-
-
 _LINES: Mapping[str, Callable[[Any], str]] = {
     "TimePart": _of_time_part,
     "SystemSide": _of_side,
@@ -548,7 +542,7 @@ _LINES: Mapping[str, Callable[[Any], str]] = {
     "Mean": _of_mean,
     "Total": _of_total,
     "CheckedAdvantage": _of_advantage,
-    "Estimate": _of_estimate,
+    "Estimate": lambda found: with_interval(found.value, found.low, found.high),
     "Difference": lambda found: f"{found.name}: {', '.join(found.a)} in A, {', '.join(found.b)} in B",
     "Unmatched": lambda point: f"{point.point}: in {point.study} alone",
     "Control": lambda control: f"{control.name}: {control.agreement}: {control.why}",

@@ -45,7 +45,7 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of, reads
 from resnetx.study import Point, points
-from resnetx.table import Answer, Record, Records
+from resnetx.table import Answer, Record, Records, fields
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
@@ -247,11 +247,13 @@ def _requests(
     for key, given in lists.items():
         if not given:
             raise ConfigError(f"{key}=[]: expected at least one value")
-    counts = [_ranks(count, settings.devices) for count in settings.gpus]
+    usual = 2 if settings.devices is None else len(settings.devices)
+    counts = [usual if count is None else count for count in settings.gpus]
     per_node = ranks_per_node(launch, max(counts))
     kinds = [name for name in dict.fromkeys(settings.copy) if name is not None]
     modelled = [name for name in dict.fromkeys(settings.pattern) if name is not None]
-    names = _collectives(settings, instead=not kinds and not modelled)
+    names = [name for name in dict.fromkeys(settings.collective) if name is not None]
+    names = names or ["allreduce"] * (not kinds and not modelled)
     env = variables(settings.env)
     if launch:
         env = of_ranks(launch, env, _settled(settings))
@@ -262,27 +264,15 @@ def _requests(
             collectives=names,
             sizes_bytes=sorted({*(SIZES if sizes is None else sizes), *payloads}) if names else [],
             gpus=count,
-            devices=settings.devices,
+            **fields(settings, "devices", "warmup", "seed", "registered", "endpoint", "through", "numa"),
+            **fields(settings, "transport", "interface", "place", "dtype", "timing", "algorithm", "protocol"),
             env=env,
             threads=threads_share(per_node) if settings.threads is None else settings.threads,
-            warmup=settings.warmup,
             iterations=ITERATIONS if settings.iterations is None else settings.iterations,
-            seed=settings.seed,
-            registered=settings.registered,
             lab=lab_from(msgspec.structs.asdict(settings.lab)),
             copies=kinds,
             copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
             directions=list(dict.fromkeys(settings.direction)),
-            endpoint=settings.endpoint,
-            through=settings.through,
-            numa=settings.numa,
-            transport=settings.transport,
-            interface=settings.interface,
-            place=settings.place,
-            dtype=settings.dtype,
-            timing=settings.timing,
-            algorithm=settings.algorithm,
-            protocol=settings.protocol,
             nodes=on_nodes[count],
             gpudirect=settings.gpudirect if on_nodes[count] > 1 or not several else None,
             clock=clock,
@@ -300,17 +290,6 @@ def _settled(settings: BenchSettings) -> list[str]:
     way = Way(settings.transport, settings.interface, settings.gpudirect)
     forced = {"NCCL_ALGO": settings.algorithm, "NCCL_PROTO": settings.protocol}
     return [*way.variables, *(name for name, value in forced.items() if value is not None)]
-
-
-def _ranks(count: int | None, devices: list[int] | None) -> int:
-    if count is None:
-        return 2 if devices is None else len(devices)
-    return count
-
-
-def _collectives(settings: BenchSettings, instead: bool) -> list[str]:
-    """What was asked for; `instead`: an all-reduce where nothing was."""
-    return [name for name in dict.fromkeys(settings.collective) if name is not None] or ["allreduce"] * instead
 
 
 def _payloads(workloads_asked: Point) -> set[int]:

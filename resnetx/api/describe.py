@@ -21,7 +21,7 @@ from resnetx.settings.setting_types import written
 from resnetx.settings.table import TABLE, tagged
 from resnetx.settings.verbs import VERBS
 from resnetx.study import Point
-from resnetx.table import ANSWERS, Answer, Column, Record, Records, as_shown, row
+from resnetx.table import ANSWERS, Answer, Column, Record, Records, as_shown, fields, row
 from resnetx.units import figure, number, si
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ class _Asked:
         images, model = -(-request.batch_size // self.gpus), request.model
         batch = "" if "batch_size" in words else f" batch_size={request.batch_size}"
         return Proposal(
-            **{name: getattr(workload, name) for name in workload.__struct_fields__},
+            **fields(workload, *workload.__struct_fields__),
             family=family,
             settings=words + batch,
             gpus=self.gpus,

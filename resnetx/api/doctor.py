@@ -13,7 +13,6 @@ import msgspec
 from resnetx import packages, progress, workloads
 from resnetx.choices import Fsdp, Lab, Server
 from resnetx.compose import asked, compose, one_point, struct_of
-from resnetx.compose import asked as settings_asked
 from resnetx.config import FIND, check, check_ranks, clock_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, memory_bytes, node_name
@@ -383,7 +382,7 @@ class FoundClock:
 
 def find_clock(settings: Mapping[str, object]) -> FoundClock:
     """Finds a clock, or tries one."""
-    given = settings_asked("doctor", settings)
+    given = asked("doctor", settings)
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
     for word in written({key: value for key, value in given.items() if group_of(key) not in tagged("load")}):

@@ -37,15 +37,6 @@ YAML = (".yaml", ".yml")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class FoundSettings(keywords.TopologyImportFields, frozen=True, kw_only=True):
-    """What a user says of a machine that its sources do not, and where its file goes."""
-
-    @property
-    def parts(self) -> PartSettings:
-        gpu = str(given_path(self.gpu)) if self.gpu is not None and self.gpu.endswith(YAML) else self.gpu
-        return PartSettings(gpu, self.cpu, self.nic, self.pcie)
-
-
 @dataclass(frozen=True)
 class Found:
     """A system, what its sources say beside and what they do not, and where its file is."""
@@ -77,10 +68,17 @@ def from_files(files: Sequence[Path], settings: Mapping[str, object]) -> Found:
             "--import: expected files of one machine, as the text of nvidia-smi topo -m or the XML that NCCL writes"
         )
     given = asked("topology", settings)
-    found_settings = plain_settings(given, "--import", FoundSettings)
-    nvlinks = nvlinks_of(found_settings.gpu)
-    survey = joined([read_survey(file, found_settings.gpus, nvlinks) for file in files])
-    return found(survey, found_settings, given, files[0].stem, f"--import {' '.join(file.name for file in files)}")
+    wanted = plain_settings(given, "--import", keywords.TopologyImportFields)
+    nvlinks = nvlinks_of(wanted.gpu)
+    survey = joined([read_survey(file, wanted.gpus, nvlinks) for file in files])
+    made_from = f"--import {' '.join(file.name for file in files)}"
+    return found(survey, _parts(wanted), wanted.library, wanted, given, files[0].stem, made_from)
+
+
+def _parts(wanted: keywords.TopologyImportFields) -> PartSettings:
+    """The parts that a user says a machine has; of GPUs also a file of their own."""
+    gpu = str(given_path(wanted.gpu)) if wanted.gpu is not None and wanted.gpu.endswith(YAML) else wanted.gpu
+    return PartSettings(gpu, wanted.cpu, wanted.nic, wanted.pcie)
 
 
 def plain_settings(given: Point, question: str, kind: type[T]) -> T:
@@ -92,25 +90,19 @@ def plain_settings(given: Point, question: str, kind: type[T]) -> T:
     return struct_of(given, kind)
 
 
-def found(survey: Survey, wanted: FoundSettings, given: Point, stem: str, made_from: str) -> Found:
-    """A survey as a system, with the settings of a question."""
-    results = wanted.results if "results" in given else None
-    return found_from(survey, wanted.parts, wanted.library, wanted.out, results, stem, made_from)
-
-
-def found_from(
+def found(
     survey: Survey,
     parts: PartSettings,
     library: str | None,
-    out: str | None,
-    results: str | None,
+    wanted: keywords.TopologyImportFields | keywords.TopologyNewFields,
+    given: Point,
     stem: str,
     made_from: str,
 ) -> Found:
     """A survey as a system, written where `out` or `results` says."""
     if library is not None and library not in LIBRARIES:
         raise ConfigError(f"library={library}: not one of the known values ({', '.join(LIBRARIES)})")
-    file = file_of(out, results, stem)
+    file = file_of(wanted.out, wanted.results if "results" in given else None, stem)
     written = written_system(survey, parts, library, made_from)
     machine = loaded(written.text, file.stem if file else stem, survey.source)
     written = _with_unknown(written, _differences(survey, machine))
@@ -207,8 +199,7 @@ def new_system(settings: Mapping[str, object]) -> Found:
     )
     words = " ".join(f"{key}={value}" for key, value in given.items() if key not in ("out", "results"))
     library = fields.library or like.library
-    return found_from(planned(like, plan), parts, library, fields.out, ("results" in given and fields.results) or None,
-                      f"{like.name}-like", f"new {words}")  # fmt: skip
+    return found(planned(like, plan), parts, library, fields, given, f"{like.name}-like", f"new {words}")
 
 
 def _cards(nic: str | None) -> tuple[str | None, int | None]:
@@ -243,7 +234,7 @@ def this_system(settings: Mapping[str, object]) -> Found:
     from resnetx.measure.machine.pci_devices import survey_here
 
     given = asked("topology", settings)
-    found_settings = plain_settings(given, "--this", FoundSettings)
-    survey, devices = survey_here(found_settings.gpus)
-    answer = found(survey, found_settings, given, node_name(), f"--this on {node_name()}")
+    wanted = plain_settings(given, "--this", keywords.TopologyImportFields)
+    survey, devices = survey_here(wanted.gpus)
+    answer = found(survey, _parts(wanted), wanted.library, wanted, given, node_name(), f"--this on {node_name()}")
     return replace(answer, devices=tuple(devices))

@@ -17,7 +17,7 @@ from resnetx.errors import ConfigError
 from resnetx.prediction.predict import GRID_POINTS, Columns, Curve, GridRow, grid_columns
 from resnetx.record.sealing import RecordPart
 from resnetx.table import Record, Tabular, row
-from resnetx.units import to_interval
+from resnetx.units import with_interval
 
 if TYPE_CHECKING:
     import pyarrow
@@ -188,6 +188,6 @@ def _point(row: GridRow) -> GridPoint:
 
 
 def _told(point: GridPoint) -> str:
-    value, low, high = to_interval(point.speedup, *point.speedup_interval)
+    low, high = point.speedup_interval
     over = f" over {point.baseline_gpus} GPUs" if point.baseline_gpus > 1 else ""
-    return f"{value} times ({low} to {high}){over} ({point.words})"
+    return f"{with_interval(point.speedup, low, high, ' times')}{over} ({point.words})"

@@ -15,7 +15,6 @@ from resnetx.api.stored import stored as read_stored
 from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file, is_folder
 from resnetx.record import (
     SCHEMA,
@@ -74,29 +73,11 @@ KINDS: dict[str, Any] = {
     "observation": Observation,
 }
 
-Loaded = (
-    RunRecord
-    | BenchRecord
-    | Trace
-    | Prediction
-    | Accuracy
-    | BenchComparison
-    | Comparison
-    | SystemComparison
-    | CheckedPapers
-    | Score
-    | Steering
-    | Check
-    | Observation
-    | MeasuredStudy
-    | System
-)
-
 
 def load(path: keywords.Text) -> Any:
     """What is at a path: a record, the study in a folder, the record or the trace of a folder, or a system in YAML.
 
-    Its type is one of `Loaded`.
+    Its type is one of `KINDS`, `MeasuredStudy` or `System`.
 
     >>> import resnetx
     >>> resnetx.load("configs/system/dgx1-p100.yaml").name
@@ -110,7 +91,7 @@ def load(path: keywords.Text) -> Any:
     return system.load(str(found)) if found.suffix in (".yaml", ".yml") else read_record(found)
 
 
-def _of_folder(folder: Path) -> Loaded:
+def _of_folder(folder: Path) -> Any:
     own = own_records(folder, [path.name for path in folder.iterdir()])
     derived = [entry for entry in own if entry.kind in _DERIVED]
     first = [entry for entry in own if entry not in derived] or derived
@@ -138,7 +119,7 @@ def _of_folder(folder: Path) -> Loaded:
 _DERIVED = ("system comparison", "comparison", "accuracy", "bench comparison")
 
 
-def read_record(file: Path) -> Loaded:
+def read_record(file: Path) -> Any:
     """The record in a file, as what it says that it is."""
     kind = record.read(file, record.RecordKind, "a record of resnetx").kind
     if kind == "study":
@@ -147,8 +128,7 @@ def read_record(file: Path) -> Loaded:
         raise ConfigError(f"{file}: not a record of resnetx; expected the record of a {', a '.join(KINDS)}")
     if kind == "prediction":
         return predictions.read(file)
-    found: Loaded = record.read(file, KINDS[kind])
-    return found
+    return record.read(file, KINDS[kind])
 
 
 # Why one result is not another, or where the time of one goes: runs, studies and predictions part by part, benches

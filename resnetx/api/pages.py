@@ -81,7 +81,7 @@ def part_of(found: Any, where: str = "") -> Part:
     for kind, made in _PARTS.items():
         if isinstance(found, kind):
             part: Part = made(found)
-            return Part(**{**vars(part), "where": where})
+            return replace(part, where=where)
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 
@@ -313,7 +313,7 @@ def _accuracy(accuracy: Accuracy) -> Part:
         "cases", "Case by case", as_shown(checked_columns(accuracy.points), accuracy.points), accuracy.table()
     )
     part = _tabular(f"A prediction beside study {accuracy.study}", accuracy, [cases], figures)
-    return Part(**{**vars(part), "alerts": accuracy.warnings})
+    return replace(part, alerts=accuracy.warnings)
 
 
 def of_papers(found: CheckedPapers) -> Part:
@@ -442,8 +442,7 @@ def _steering(steering: Steering) -> Part:
     graphs = [graph] if (graph := _links(steering)) else []
     tables = [PageTable("gpus", "GPU by GPU", steering.table())]
     if steering.phases:
-        phases = [row(phase) for phase in steering.phases]
-        tables.append(PageTable("phases", "Phases", Table(list(phases[0]), [list(phase.values()) for phase in phases])))
+        tables.append(PageTable("phases", "Phases", table_of_records(list(map(row, steering.phases)))))
     notes = [
         f"{steering.traffic_of}. Search: {steering.method}"
         + ("" if steering.rtl_evaluations is None else f", {steering.rtl_evaluations} RTLs calculated")
@@ -470,9 +469,7 @@ def _links(steering: Steering) -> Figure | None:
 def of_topology(answer: Any, records: Sequence[TopologyRecord]) -> Part:
     """What was asked of described systems, with the links of those that were."""
     drawn = [*map(of_system, _machines(answer)), *rings_of(answer), *topology_figures(records)]
-    rows = [row(record) for record in records]
-    columns = list(dict.fromkeys(name for cells in rows for name in cells))
-    whole = Table(columns, [[cells.get(name) for name in columns] for cells in rows])
+    whole = Records(records).table()
     costs = [record for record in records if isinstance(record, CollectiveCost)]
     shown = as_shown(_COSTS, costs) if len(costs) == len(records) else whole
     if isinstance(answer, Described):  # what its sentence is made of

@@ -25,7 +25,7 @@ from resnetx.host import cores_read_once
 from resnetx.launching import Launch
 from resnetx.measure import trackers
 from resnetx.measure.launch import launcher, slurm, write
-from resnetx.measure.launch.executor import job_script, submit
+from resnetx.measure.launch.executor import job_script
 from resnetx.measure.study_runs import (
     Budget,
     Estimator,
@@ -58,7 +58,7 @@ from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
-from resnetx.table import Answer, Cell, Column, Record, Tabular, as_shown
+from resnetx.table import Answer, Cell, Column, Record, Tabular, as_shown, fields
 from resnetx.units import duration
 
 MANY = 500  # points; their progress is shown
@@ -142,10 +142,7 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
         about=named.about if named else "",
         node=machine,
         points=list(requests.values()),
-        repeats=run_settings.repeats,
-        twins=run_settings.twins,
-        baseline=run_settings.baseline,
-        convention=run_settings.convention,
+        **fields(run_settings, "repeats", "twins", "baseline", "convention"),
         resnetx=__version__,
         benches=[bench.request for bench, _ in benches],
     )
@@ -347,22 +344,10 @@ def in_a_job_to_come(launch: Launch | None) -> bool:
     return launch is not None and launch.launcher == "slurm" and not slurm.inside()
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A job that is to be submitted."""
-
-    script: str
-    logs: Path  # the folder of its log
-
-    def submit(self) -> str:
-        """Submits it, and returns the job's number."""
-        return submit(self.script, self.logs)
-
-
 def submission(
     verb: str, given: Point, launch: Launch | None, results: str | Path, most_gpus: int, more: Sequence[str] = ()
-) -> Submission | None:
-    """The job that runs a verb with these settings; None where it runs right here.
+) -> tuple[str, Path] | None:
+    """The script of the job that runs a verb with these settings, and the folder of its log; None: it runs right here.
 
     `most_gpus`: of any of its runs; `more`: further words of the command.
     """
@@ -381,7 +366,7 @@ def submission(
             warning=True,
         )
     logs = Path(results).absolute() / machine_name(launch) / "jobs"
-    return Submission(job_script(verb, [*more, *written(given)], launch, logs), logs)
+    return job_script(verb, [*more, *written(given)], launch, logs), logs
 
 
 # ---- plan -----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
-from resnetx.table import ANSWERS, Answered, Records, Table, row
+from resnetx.table import ANSWERS, Answered, Records, Table, row, table_of_records
 
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
     "size": ("collective", "pick", "size"),
@@ -299,7 +299,7 @@ def _lab_links(made: Sequence[LabNetwork]) -> Table:
         for network in made
         for link in network.links
     ]
-    return Table(list(links[0]), [list(cells.values()) for cells in links])
+    return table_of_records(links)
 
 
 def _said_of_lab(made: Sequence[LabNetwork]) -> str:

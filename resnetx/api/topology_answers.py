@@ -116,14 +116,9 @@ class Routed:
         for machine, machine_paths in self.routes:
             for path in machine_paths:
                 yield Route(
+                    **table.fields(path, "source", "target", "kind", "bandwidth_Bps", "duplex_Bps", "latency_s"),
                     system=machine.name,
-                    source=path.source,
-                    target=path.target,
-                    kind=path.kind,
                     names=list(path.names),
-                    bandwidth_Bps=path.bandwidth_Bps,
-                    duplex_Bps=path.duplex_Bps,
-                    latency_s=path.latency_s,
                     limiting_link=path.limit,
                 )
 
@@ -544,12 +539,8 @@ def _pair_at_size(machine: System, way: DescribedPair, size_bytes: int) -> PairA
     path, cost = way.path, costs.pair_cost(way.path, size_bytes)
     error = costs.error_of(machine.name, path.kind, "one-way", size_bytes)
     return PairAtSize(
-        source=path.source,
-        target=path.target,
-        latency_s=path.latency_s,
-        time_s=cost.time_s,
-        bandwidth_Bps=cost.bandwidth_Bps,
-        bidirectional_Bps=cost.bidirectional_Bps,
+        **table.fields(path, "source", "target", "latency_s"),
+        **table.fields(cost, "time_s", "bandwidth_Bps", "bidirectional_Bps"),
         transport=path.kind,
         limiting_link=path.limit,
         pair_class=way.name,
@@ -563,25 +554,21 @@ def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
     rings = drawings.rings_of(plan, cost)
     return CollectiveCost(
+        **table.fields(plan, "collective", "library", "transport", "launch_mode"),
+        **table.fields(cost, "algorithm", "limiting_link"),
         system=plan.system.name,
-        collective=plan.collective,
         devices=list(plan.devices),
-        library=plan.library,
-        transport=plan.transport,
         size_bytes=size_bytes,
         time_s=None if error.open else cost.time_s,
         algbw_Bps=None if error.open else cost.algbw_Bps,
         busbw_Bps=None if error.open else cost.busbw_Bps,
-        algorithm=cost.algorithm,
         rings=[list(ring.order) for ring in rings],
         ring_Bps=[ring.bandwidth_Bps for ring in rings],
-        limiting_link=cost.limiting_link,
         calibration=None if plan.calibration is None else plan.calibration.source,
         explanation=[*explained(plan, size_bytes), error.text],
         error=error.mean if error.known else None,
         error_q90=error.q90 if error.known else None,
         error_source=error.source,
-        launch_mode=plan.launch_mode,
         interval_s=[cost.time_s * exp(-error.q90), cost.time_s * exp(error.q90)] if error.points else None,
         open=closing_command(plan, size_bytes) if error.open else "",
     )

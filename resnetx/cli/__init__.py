@@ -377,12 +377,8 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
         if verb.has_choices:
             own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
         taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-        taken.completer = _complete  # type: ignore[attr-defined]  # as argcomplete has it
+        taken.completer = completions  # type: ignore[attr-defined]  # as argcomplete has it
     return parser
-
-
-def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    return completions(prefix, parsed_args)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -518,7 +514,7 @@ def completion_script(asked: str) -> str:
     return str(shellcode(["resnetx"], shell=shell))
 
 
-def completions(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
+def completions(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
     """The settings of the verb, or the values after "="; argcomplete drops those with another prefix."""
     verb = VERBS[parsed_args.verb]
     with searching(getattr(parsed_args, "config_dir", None) or []):

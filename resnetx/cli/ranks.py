@@ -7,10 +7,8 @@ what is asked of it, and rank 0 makes the folder of the task, records it and sho
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic
 
 from resnetx.api.doctor import obstacle_to
 from resnetx.api.measuring import check_file, note_copies, run_folder
@@ -25,17 +23,6 @@ from resnetx.measure.launch import Moment
 from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, read_task
 
 
-@dataclass(frozen=True)
-class _RankTask(Generic[Ended]):
-    """What one rank is started for."""
-
-    task: TaskFile[Ended]
-    results: Path  # the folder for results, where it is started by hand
-    obstacle: Callable[[], str]  # why this node's ranks cannot run, in one sentence; "" where they can
-    measure: Callable[[], Ended | None]  # this rank's part; rank 0 returns the record
-    show: Callable[[Ended, RunFolder], None]
-
-
 def serve_run(words: list[str], started: Moment) -> int:
     """One rank of a run: of a run file, or of settings."""
     paths = [Path(word) for word in words if word.endswith(".json")]
@@ -48,10 +35,23 @@ def serve_run(words: list[str], started: Moment) -> int:
     )
     if paths and _by_hand():
         check_file(task, paths[0], lambda: check(task.request))
-    run = _RankTask(
-        task, results, partial(obstacle_to_run, task), partial(_measure_run, task, started), partial(_show_run, task)
-    )
-    return _serve(run, words, started)
+
+    def measured() -> RunRecord | None:
+        from resnetx.measure.rank.main import run
+
+        return run(task, started)
+
+    def show(record: RunRecord, folder: RunFolder) -> None:
+        from resnetx.api.answers import run_answer
+        from resnetx.cli.verbs import show_train
+        from resnetx.measure import trackers
+
+        _answer(run_answer(record), record)
+        show_train.run(record, folder)
+        copies = trackers.TrackedCopies(task.tracker)
+        note_copies(copies, copies.track(record, folder), folder.path.parent)
+
+    return _serve(task, words, started, results, partial(obstacle_to_run, task), measured, show)
 
 
 def serve_bench(words: list[str], started: Moment) -> int:
@@ -65,33 +65,55 @@ def serve_bench(words: list[str], started: Moment) -> int:
     task = read_task(Path(words[0]), BenchFile)
     if _by_hand():
         check_file(task, Path(words[0]), lambda: check_bench(task.request))
-    bench = _RankTask(
-        task, Path("results"), partial(obstacle_to_bench, task), partial(_measure_bench, task, started), _show_bench
-    )
-    return _serve(bench, words, started)
+
+    def measured() -> BenchRecord | None:
+        from resnetx.measure.bench.timed_collectives import run
+
+        return run(task, started)
+
+    def show(record: BenchRecord, folder: RunFolder) -> None:
+        from resnetx.cli.verbs.show_bench import bench
+        from resnetx.reporting.bench_conclusions import bench_answer
+
+        _answer(bench_answer(record), record)
+        bench(record, folder)
+
+    return _serve(task, words, started, Path("results"), partial(obstacle_to_bench, task), measured, show)
 
 
 def _by_hand() -> bool:
     return launch.launched_folder() is None
 
 
-def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
-    """Runs this rank, of a task that was launched or is started by hand."""
+def _serve(
+    task: TaskFile[Ended],
+    words: list[str],
+    started: Moment,
+    results: Path,
+    obstacle: Callable[[], str],
+    measured: Callable[[], Ended | None],
+    show: Callable[[Ended, RunFolder], None],
+) -> int:
+    """Runs this rank, of a task that was launched or is started by hand.
+
+    `results`: the folder for results, and `obstacle`: why this node's ranks cannot run ("" where they can), both where
+    it is started by hand; `measured`: this rank's part, of which rank 0 returns the record.
+    """
     from resnetx.measure import rank_process
     from resnetx.measure.launch import launcher
 
-    folder, task = launch.launched_folder(), rank.task
+    folder = launch.launched_folder()
     os.environ.update(task.request.env)
-    if _by_hand() and (obstacle := rank.obstacle()):
-        raise ConfigError(obstacle)
+    if _by_hand() and (reason := obstacle()):
+        raise ConfigError(reason)
     if _by_hand() and launch.rank() == 0:
         if launch.on_one_node() and launch.has_open_store():
             print(_open_store(task, words), file=sys.stderr, flush=True)
-        folder = run_folder(rank.results, task.verb, task.request.slug)
+        folder = run_folder(results, task.verb, task.request.slug)
         launcher.begin(task, folder, started)
-    record = rank_process.serve(task, rank.measure, folder, started, _recorded)
+    record = rank_process.serve(task, measured, folder, started, _recorded)
     if _by_hand() and record is not None and folder is not None:
-        rank.show(record, folder)
+        show(record, folder)
     return 0
 
 
@@ -112,32 +134,9 @@ def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
     )
 
 
-# ---- a run ----------------------------------------------------------------------------------------------------------
-
-
 def obstacle_to_run(task: RunFile) -> str:
     """Why this node's ranks of a run cannot run, in one sentence; "" where they can."""
     return obstacle_to(task.request, task.oversubscribe, launch.ranks_here())
-
-
-def _measure_run(task: RunFile, started: Moment) -> RunRecord | None:
-    from resnetx.measure.rank.main import run
-
-    return run(task, started)
-
-
-def _show_run(task: RunFile, record: RunRecord, folder: RunFolder) -> None:
-    from resnetx.api.answers import run_answer
-    from resnetx.cli.verbs import show_train
-    from resnetx.measure import trackers
-
-    _answer(run_answer(record), record)
-    show_train.run(record, folder)
-    copies = trackers.TrackedCopies(task.tracker)
-    note_copies(copies, copies.track(record, folder), folder.path.parent)
-
-
-# ---- a bench --------------------------------------------------------------------------------------------------------
 
 
 def obstacle_to_bench(task: BenchFile) -> str:
@@ -145,20 +144,6 @@ def obstacle_to_bench(task: BenchFile) -> str:
     from resnetx.api import bench
 
     return bench.obstacle_to_bench(task.request, task.oversubscribe, launch.ranks_here())
-
-
-def _measure_bench(task: BenchFile, started: Moment) -> BenchRecord | None:
-    from resnetx.measure.bench.timed_collectives import run
-
-    return run(task, started)
-
-
-def _show_bench(record: BenchRecord, folder: RunFolder) -> None:
-    from resnetx.cli.verbs.show_bench import bench
-    from resnetx.reporting.bench_conclusions import bench_answer
-
-    _answer(bench_answer(record), record)
-    bench(record, folder)
 
 
 def _answer(sentences: list[str], record: RunRecord | BenchRecord) -> None:

@@ -23,7 +23,7 @@ from resnetx.reporting.compared_systems import refuse_unsound
 from resnetx.reporting.study_results import MeasuredPoint, Results
 from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import Summary, derived, ratio
-from resnetx.table import Answer, Column, as_shown
+from resnetx.table import Answer, Column, as_shown, fields
 from resnetx.units import how_many, off_by, unit_by_library
 from resnetx.variables import names_network
 
@@ -110,7 +110,11 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
     allowed = None
     if error is not None and measured_s:
         allowed = max(LEAST_ALLOWED, 2 * (measured_s.high - measured_s.low) / measured_s.median)
-    covered = _covered(predicted.interval_s, measured_s)
+    overlap = covered = None
+    if predicted.interval_s and measured_s:
+        low_s, high_s = predicted.interval_s
+        overlap = low_s <= measured_s.high and measured_s.low <= high_s
+        covered = low_s <= measured_s.median <= high_s
     started = [_time(run.started_at, run.folder.name) for run in point.runs]
     return CheckedPoint(
         workload=predicted.workload,
@@ -132,22 +136,10 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
         error=error,
         allowed=allowed,
         within=None if error is None or allowed is None else abs(error) <= allowed and covered is not False,
-        overlap=_overlap(predicted.interval_s, measured_s),
+        overlap=overlap,
         covered=covered,
         made_before=made_at < min(started) if started else None,
     )
-
-
-def _overlap(interval_s: list[float] | None, measured_s: Summary | None) -> bool | None:
-    if interval_s is None or measured_s is None:
-        return None
-    return interval_s[0] <= measured_s.high and measured_s.low <= interval_s[1]
-
-
-def _covered(interval_s: list[float] | None, measured_s: Summary | None) -> bool | None:
-    if interval_s is None or measured_s is None:
-        return None
-    return interval_s[0] <= measured_s.median <= interval_s[1]
 
 
 def _time(text: str, of: str) -> datetime:
@@ -185,13 +177,7 @@ def _advantage(
     measured = ratio([run.rates for run in ran.good_runs], [run.rates for run in ran_other.good_runs])
     decided = measured.n > 1 and not measured.low <= 1 <= measured.high
     return CheckedAdvantage(
-        workload=point.workload,
-        batch_size=point.batch_size,
-        gpus=point.gpus,
-        variant=point.variant,
-        system=point.system,
-        library=point.library,
-        strategy=point.strategy,
+        **fields(point, "workload", "batch_size", "gpus", "variant", "system", "library", "strategy"),
         over=other.strategy,
         predicted=predicted,
         measured=measured,

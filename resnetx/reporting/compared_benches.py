@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from resnetx import __version__
 from resnetx.interconnect.collectives.measured import telling_times
-from resnetx.record import SCHEMA, BenchRecord, Environment
+from resnetx.record import SCHEMA, BenchRecord
 from resnetx.record.bench_record import CopyCell, CopyEnd
 from resnetx.record.comparisons import BenchComparison, BenchCrossing, BenchMean, BenchRatio, ComparedBench
-from resnetx.reporting.explain_benches import environment_differences
+from resnetx.reporting.explain_benches import bench_differences
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import GBps, size_text
 
@@ -65,10 +65,10 @@ def compare_benches(
         collectives=_ratios(of_collectives),
         cells=_ratios(of_cells),
         classes=_ratios(of_classes),
-        crossings=[crossing for key, ratios in lines.items() for crossing in _crossings(key, ratios)],
-        means=[mean for key, ratios in lines.items() for mean in _mean(key, ratios, band_bytes)],
+        crossings=[crossing for key, both in lines.items() for crossing in _crossings(key, both)],
+        means=[mean for key, both in lines.items() for mean in _mean(key, both, band_bytes)],
         only_in_one=[*_unmatched("A", all_a, all_b), *_unmatched("B", all_b, all_a)],
-        machines=environment_differences(_environments(records_a), _environments(records_b)),
+        machines=bench_differences(records_a, records_b),
     )
 
 
@@ -79,10 +79,6 @@ def _bench(path: Path, records: Sequence[BenchRecord]) -> ComparedBench:
         libraries=list(dict.fromkeys(record.library for record in records if record.library)),
         gpus=sorted({record.world_size for record in records if record.world_size}),
     )
-
-
-def _environments(records: Sequence[BenchRecord]) -> list[tuple[int, Environment]]:
-    return [(record.world_size or 0, record.environment) for record in records if record.environment]
 
 
 # ---- what was measured
@@ -131,29 +127,19 @@ def _family(cell: CopyCell) -> str:
 # ---- one beside the other
 
 
-@dataclass(frozen=True)
-class _Ratio:
-    a_s: float
-    b_s: float
-
-    @property
-    def value(self) -> float:
-        return self.a_s / self.b_s
+Both = Mapping[int, tuple[float, float]]  # by size, ascending: seconds in A and in B
 
 
-Ratios = Mapping[int, _Ratio]  # by size, ascending
-
-
-def _both(a: TimesBySize, b: TimesBySize) -> dict[_Key, Ratios]:
+def _both(a: TimesBySize, b: TimesBySize) -> dict[_Key, Both]:
     shared = {key: sorted(a[key].keys() & b[key].keys()) for key in a if key in b}
-    return {key: {size: _Ratio(a[key][size], b[key][size]) for size in sizes} for key, sizes in shared.items() if sizes}
+    return {key: {size: (a[key][size], b[key][size]) for size in sizes} for key, sizes in shared.items() if sizes}
 
 
-def _ratios(found: Mapping[_Key, Ratios]) -> list[BenchRatio]:
-    return [_one(key, size, ratio) for key, ratios in found.items() for size, ratio in ratios.items()]
+def _ratios(found: Mapping[_Key, Both]) -> list[BenchRatio]:
+    return [_one(key, size, *times_s) for key, both in found.items() for size, times_s in both.items()]
 
 
-def _one(key: _Key, size: int, ratio: _Ratio) -> BenchRatio:
+def _one(key: _Key, size: int, a_s: float, b_s: float) -> BenchRatio:
     moved = size * (2 if ", both ways," in key.what else 1)
     what, gpus, pair_class = key.line
     return BenchRatio(
@@ -163,18 +149,18 @@ def _one(key: _Key, size: int, ratio: _Ratio) -> BenchRatio:
         target=key.pair[1] if key.pair else None,
         pair_class=pair_class,
         size_bytes=size,
-        a_s=ratio.a_s,
-        b_s=ratio.b_s,
-        a_GiBps=moved / ratio.a_s / GIB,
-        b_GiBps=moved / ratio.b_s / GIB,
-        ratio=ratio.value,
+        a_s=a_s,
+        b_s=b_s,
+        a_GiBps=moved / a_s / GIB,
+        b_GiBps=moved / b_s / GIB,
+        ratio=a_s / b_s,
     )
 
 
-def _crossings(key: _Key, ratios: Ratios) -> Iterator[BenchCrossing]:
+def _crossings(key: _Key, both: Both) -> Iterator[BenchCrossing]:
     """Sizes between which the lead changes; where both are level, nobody leads."""
     what, gpus, pair_class = key.line
-    leads = [(size, math.log(ratio.value)) for size, ratio in ratios.items() if ratio.value != 1]
+    leads = [(size, math.log(a_s / b_s)) for size, (a_s, b_s) in both.items() if a_s / b_s != 1]
     for (below, first), (above, second) in pairwise(leads):
         if (first > 0) != (second > 0):
             share = first / (first - second)
@@ -189,8 +175,8 @@ def _crossings(key: _Key, ratios: Ratios) -> Iterator[BenchCrossing]:
             )
 
 
-def _mean(key: _Key, ratios: Ratios, band_bytes: tuple[int, int]) -> Iterator[BenchMean]:
-    within = [ratio.value for size, ratio in ratios.items() if band_bytes[0] <= size <= band_bytes[1]]
+def _mean(key: _Key, both: Both, band_bytes: tuple[int, int]) -> Iterator[BenchMean]:
+    within = [a_s / b_s for size, (a_s, b_s) in both.items() if band_bytes[0] <= size <= band_bytes[1]]
     if within:
         what, gpus, pair_class = key.line
         mean = math.exp(sum(map(math.log, within)) / len(within))

@@ -29,6 +29,7 @@ from resnetx.record.comparisons import (
 )
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.request import Request, settings_label, varying_settings
+from resnetx.table import fields
 from resnetx.units import how_many, unit_by_library
 
 # ---- rate ratios ----------------------------------------------------------------------------------------------------
@@ -61,25 +62,12 @@ def side_of(point: PredictedPoint) -> SystemSide:
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
     return SystemSide(
-        system=point.system,
-        library=point.library,
-        outcome=point.outcome,
-        reason=point.reason,
+        **fields(point, "system", "library", "outcome", "reason", "speedup", "speedup_interval", "gpu", "open"),
+        **fields(point, "limited_by", "limit_share", "compute_source", "compute_error", "compute_where"),
+        **fields(point, "compute_s", "communication_s", "exposed_communication_s"),
         iterations_per_s=rate,
         images_per_s=images,
-        speedup=point.speedup,
-        speedup_interval=point.speedup_interval,
-        limited_by=point.limited_by,
-        limit_share=point.limit_share,
-        compute_s=point.compute_s,
-        communication_s=point.communication_s,
-        exposed_communication_s=point.exposed_communication_s,
-        compute_source=point.compute_source,
-        compute_error=point.compute_error,
-        compute_where=point.compute_where,
-        open=point.open,
         between=[1 / end for end in reversed(point.interval_s)] if point.open and point.interval_s else None,
-        gpu=point.gpu,
         by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
         by_scaling=_rate(point, point.interval_by_scaling_s) if point.interval_by_scaling_s else None,
     )
@@ -339,15 +327,10 @@ def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -
     """One point on all systems, `alike` in all but the system (and its library)."""
     point, sides = alike[0], [side_of(each) for each in alike]
     return SystemPoint(
-        workload=point.workload,
-        batch_size=point.batch_size,
-        gpus=point.gpus,
-        strategy=point.strategy,
-        precision=point.precision,
+        **fields(point, "workload", "batch_size", "gpus", "strategy", "precision"),
+        **fields(point, "gradient_bytes", "intensity_per_gpu"),
         library=point.library if by_library or len({each.library for each in alike}) == 1 else "",
         variant=variant,
-        gradient_bytes=point.gradient_bytes,
-        intensity_per_gpu=point.intensity_per_gpu,
         request=_without_devices(point.request),
         sides=sides,
         margin=_margin(sides),
@@ -356,10 +339,10 @@ def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -
 
 def _margin(sides: Sequence[SystemSide]) -> Margin | None:
     """By how much the fastest system is ahead of the second; None where fewer than two have a rate."""
-    able = sorted((side for side in sides if side.iterations_per_s), key=_slowness)
+    able = [(side.iterations_per_s.value, side) for side in sides if side.iterations_per_s]
     if len(able) < 2:
         return None
-    first, second = able[:2]
+    (_, first), (_, second) = sorted(able, key=lambda pair: -pair[0])[:2]
     margin_ratio = ratio(first, second)
     return Margin(
         first=first.system,
@@ -368,11 +351,6 @@ def _margin(sides: Sequence[SystemSide]) -> Margin | None:
         lead=lead(margin_ratio),
         simple_model=simple_model(first, second),
     )
-
-
-def _slowness(side: SystemSide) -> float:
-    assert side.iterations_per_s, "only sides that have a rate"
-    return 1 / side.iterations_per_s.value
 
 
 # Where the leader changes between two systems, as one quantity grows and all else is equal.

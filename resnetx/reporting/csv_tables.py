@@ -18,7 +18,7 @@ from resnetx.reporting.study_points import StudyPoint
 from resnetx.reporting.study_results import Results
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
-from resnetx.table import Cell, Record, Table, table_of_records
+from resnetx.table import Cell, Record, Table, fields, table_of_records
 from resnetx.units import si
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -115,17 +115,17 @@ def point_row(point: StudyPoint) -> Record:
         **{f"share_{part}": _share(limits, part) for part in PARTS},
         "limited_by": limits.verdict if limits else None,
         "limited_why": limits.why if limits else None,
-        "convention": counts.convention if counts else None,
-        "activations_per_image": counts.activations_per_image if counts else None,
-        "parameters": counts.parameters if counts else None,
-        "activations_per_batch": counts.activations_per_batch if counts else None,
+        **_known(counts, "convention", "activations_per_image", "parameters", "activations_per_batch"),
         "activations_per_parameter": counts.intensity if counts else None,
         "activations_per_parameter_per_gpu": counts.intensity / request.gpus if counts else None,
-        "payload_bytes": counts.payload_bytes if counts else None,
-        "gradient_bytes": counts.gradient_bytes if counts else None,
-        "flops_per_image": counts.flops_per_image if counts else None,
+        **_known(counts, "payload_bytes", "gradient_bytes", "flops_per_image"),
         "notes": "; ".join(result.notes),  # outlying runs and warnings
     }
+
+
+def _known(record: object | None, *names: str) -> Record:
+    """Fields of what may not be known."""
+    return fields(record, *names) if record else dict.fromkeys(names)
 
 
 def _share(limits: Limits | None, part: StepPart) -> float | None:
@@ -354,10 +354,6 @@ def _storage(_: RunSummary, here: Environment) -> str | None:
     return f"{here.storage.filesystem} on {here.storage.device}{turning}"
 
 
-def _resnetx(_: RunSummary, here: Environment) -> str | None:
-    return " ".join(filter(None, [here.resnetx, here.git_revision]))
-
-
 def _pairs(pairs: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(pairs.items())) or "none"
 
@@ -402,7 +398,7 @@ _FACTS: dict[str, _Fact] = {
     "torchvision": lambda _, here: here.torchvision,
     "DALI": lambda _, here: here.dali,
     "Python": lambda _, here: here.python,
-    "resnetx": _resnetx,
+    "resnetx": lambda _, here: " ".join(filter(None, [here.resnetx, here.git_revision])),
     "threads of a rank": lambda _, here: _pairs(here.threads),
     "environment variables": lambda _, here: _pairs(here.variables),
 }

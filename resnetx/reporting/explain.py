@@ -26,7 +26,7 @@ from resnetx.reporting.study_scaling import MeasuredPartName
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, TTest, level_of_each, t_test
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import percents, si, to_interval
+from resnetx.units import percents, si, to_interval, with_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -82,14 +82,14 @@ class Explained(RecordPart, frozen=True, kw_only=True):
 
     case: str
     a: Literal["predicted", "measured"]
-    b: Literal["predicted", "measured"] | None
+    b: Literal["predicted", "measured"] | None = None
     a_step_s: float
-    b_step_s: float | None
+    b_step_s: float | None = None
     a_interval_s: list[float] | None
-    b_interval_s: list[float] | None
+    b_interval_s: list[float] | None = None
     # A measurement lies outside of a prediction; or the runs of two measurements differ (`statistics.t_test`), which 1
     # in 20 answers or fewer say by chance, however many cases they have.
-    outside: bool
+    outside: bool = False
     longer: list[float] | None = None  # between which B / A lies, of two measurements of three runs or more
     level: float | None = None  # the share of answers outside `longer`: that of the verdict, which counts all cases
     resolved: float | None = None  # the difference, as a share, that four of five such pairs of sets of runs show
@@ -195,12 +195,8 @@ def alone(side: Side) -> Explained:
     return Explained(
         case=side.words,
         a=side.kind,
-        b=None,
         a_step_s=side.step_s,
-        b_step_s=None,
         a_interval_s=list(side.interval_s) if side.interval_s else None,
-        b_interval_s=None,
-        outside=False,
         a_runs=len(side.steps_s),
         parts=[
             ExplainedPart(
@@ -492,8 +488,7 @@ def _verdict(each: Explained, more_s: float) -> str:
 def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
     if interval_s is None:
         return f"{ms_text(step_s)} ms"
-    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
-    return f"{value} ms ({low} to {high})"
+    return with_interval(step_s * 1e3, interval_s[0] * 1e3, interval_s[1] * 1e3, " ms")
 
 
 def ms_text(time_s: float | None) -> str:

@@ -49,11 +49,12 @@ def differences(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differ
     return _differing(facts_a, facts_b) + _typical(a, b)
 
 
-def environment_differences(
-    a: Sequence[tuple[int, Environment]], b: Sequence[tuple[int, Environment]]
-) -> list[Difference]:
-    """Every fact in which these environments differ, each with its number of GPUs; none where one side has none."""
-    facts_a, facts_b = ([(gpus, _of_environment(environment)) for gpus, environment in each] for each in (a, b))
+def bench_differences(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list[Difference]:
+    """Every fact in which the environments of benches differ; none where those of one side are not known."""
+    facts_a, facts_b = (
+        [(record.world_size or 0, _of_environment(record.environment)) for record in records if record.environment]
+        for records in (a, b)
+    )
     return _differing(facts_a, facts_b) if facts_a and facts_b else []
 
 
@@ -306,12 +307,9 @@ def _interval(times_s: Sequence[float]) -> list[float] | None:
 
 def _shared_evidence(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list[str]:
     """In what the two differ as a whole: machines, software, environment, transport, clocks, and what else ran."""
-    of_a, of_b = (
-        [(record.world_size or 0, record.environment) for record in records if record.environment] for records in (a, b)
-    )
     lines = [
         f"{difference.name}: {', '.join(difference.a)} in A, {', '.join(difference.b)} in B"
-        for difference in environment_differences(of_a, of_b)
+        for difference in bench_differences(a, b)
         if set(difference.a) != set(difference.b)
     ]
     readings_a, readings_b = dict(_readings(a)), dict(_readings(b))

@@ -30,7 +30,7 @@ import msgspec
 
 from resnetx.record.traces import Observation
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import in_ms, to_interval
+from resnetx.units import in_ms, with_interval
 
 WINDOWS = 16
 FEWEST_STEPS = 2 * WINDOWS
@@ -339,10 +339,11 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
             why += f", but several may be: {numbers(several)} are late alike"
         steps = "" if f"{ranks[0].steps} step" in why else f"; {ranks[0].steps} steps"
         return f"Slow rank: not shown ({why}{steps})."
-    value, low, high = to_interval(late.later_s * 1e3, *(end * 1e3 for end in late.later_interval_s))
+    low_s, high_s = late.later_interval_s
+    behind = with_interval(late.later_s * 1e3, low_s * 1e3, high_s * 1e3, " ms")
     where = f"in {'its ' if late.phase == 'input' else ''}{late.phase}" if late.phase else "in a phase not shown"
     node = f" ({late.node})" if late.node else ""
-    sentence = f"Rank {late.rank}{node} is {value} ms ({low} to {high}) behind the slowest other rank, {where}"
+    sentence = f"Rank {late.rank}{node} is {behind} behind the slowest other rank, {where}"
     others = [rank.sm_clock_Hz for rank in ranks if rank is not late and rank.sm_clock_Hz]
     if late.sm_clock_Hz and others:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"

@@ -413,15 +413,16 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
             return summary if name != "speedup" or point.request.key in telling else None
 
         def cell(point: StudyPoint) -> str:
-            summary = of(point)
-            return to_interval(summary.median, summary.low, summary.high)[0] if summary else ""
+            if summary := of(point):
+                return to_interval(summary.median, summary.low, summary.high)[0]
+            return point.result.outcome if name == "images_per_s" else ""
 
         def between(point: StudyPoint) -> str:
             summary = of(point)
             told = summary and summary.n > 1 and (name != "speedup" or summary.low < summary.high)
             return " to ".join(to_interval(summary.median, summary.low, summary.high)[1:]) if summary and told else ""
 
-        return [Column(f">{heading}", lambda point: cell(point) or _lacking(point, name), help=legend),
+        return [Column(f">{heading}", cell, help=legend),
                 Column(f">{'its ' * (name == 'speedup')}{ends}", between)]  # fmt: skip
 
     return [
@@ -457,10 +458,6 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
             ONLY_WITH_ALL,
         ),
     ]
-
-
-def _lacking(point: StudyPoint, name: str) -> str:
-    return point.result.outcome if name == "images_per_s" else ""
 
 
 def _limit(limits: Limits | None) -> str:
@@ -567,11 +564,8 @@ def _differences(keys: Sequence[str], pairs: Sequence[tuple[Request, Request]]) 
 
 
 def _values(key: str, requests: Sequence[Request]) -> list[str]:
-    return list(dict.fromkeys(_words(request.settings.get(key)) for request in requests))
-
-
-def _words(value: Any) -> str:
-    return "not set" if value is None else str(value)
+    values = (request.settings.get(key) for request in requests)
+    return list(dict.fromkeys("not set" if value is None else str(value) for value in values))
 
 
 def _obstacle(telling: Sequence[str], a: Sequence[Request], b: Sequence[Request]) -> str:

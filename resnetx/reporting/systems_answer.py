@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from resnetx.record.comparisons import Crossing, Estimate, Margin, SystemComparison, SystemPoint, SystemSide
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import estimate_cells, table_of
-from resnetx.table import Answer, Column, Record, Table, as_shown, table_of_records
-from resnetx.units import figure, how_many, to_interval, two_ends, unit_by_library
+from resnetx.table import Answer, Column, Record, Table, as_shown, fields, table_of_records
+from resnetx.units import figure, how_many, two_ends, unit_by_library, with_interval
 
 SMALLEST = 1e-30  # rate or ratio that is one
 
@@ -158,8 +158,7 @@ def _case_name(point: SystemPoint) -> str:
 
 def ratio_text(ratio: Estimate, unit: str = "") -> str:
     """ "2.1 (1.5 to 2.8)"."""
-    value, low, high = to_interval(ratio.value, ratio.low, ratio.high)
-    return f"{value}{unit} ({low} to {high})"
+    return with_interval(ratio.value, ratio.low, ratio.high, unit)
 
 
 def shown_systems(compared: SystemComparison) -> Answer:
@@ -387,15 +386,15 @@ def _row(point: SystemPoint, side: SystemSide) -> Record:
     margin = point.margin
     expected = margin.simple_model if margin else None
     return {
-        **_same(point, "workload", "batch_size", "gpus", "strategy", "precision", "variant"),
-        **_same(point, "gradient_bytes", "intensity_per_gpu"),
-        **_same(side, "system", "library", "outcome", "reason"),
+        **fields(point, "workload", "batch_size", "gpus", "strategy", "precision", "variant"),
+        **fields(point, "gradient_bytes", "intensity_per_gpu"),
+        **fields(side, "system", "library", "outcome", "reason"),
         **estimate_cells("iterations_per_s", side.iterations_per_s),
         **estimate_cells("images_per_s", side.images_per_s),
         "speedup": side.speedup,
         "speedup_low": side.speedup_interval[0] if side.speedup_interval else None,
         "speedup_high": side.speedup_interval[1] if side.speedup_interval else None,
-        **_same(side, "limited_by", "limit_share", "compute_s", "communication_s", "exposed_communication_s"),
+        **fields(side, "limited_by", "limit_share", "compute_s", "communication_s", "exposed_communication_s"),
         "compute_source": side.compute_source,
         # Of the point, the same on each system.
         "first": margin.first if margin else None,
@@ -409,10 +408,5 @@ def _row(point: SystemPoint, side: SystemSide) -> Record:
 def _crossing(crossing: Crossing) -> Record:
     """A `Crossing`, its two neighbours in columns of their own."""
     below, above = crossing.between
-    own = _same(crossing, "axis", "at", "below", "above", "library", "fixed", "shown")
+    own = fields(crossing, "axis", "at", "below", "above", "library", "fixed", "shown")
     return {**own, "between_low": below, "between_high": above}
-
-
-def _same(record: object, *names: str) -> Record:
-    """The fields of a record whose columns are called alike."""
-    return {name: getattr(record, name) for name in names}

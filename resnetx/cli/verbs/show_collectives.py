@@ -1,8 +1,7 @@
 """Screens of collectives: what they cost, which GPUs to choose for them, and how far off such times are."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resnetx.api.drawings import distinct, gpu_ids, rings_of
@@ -223,22 +222,16 @@ def _crossed(costs: Sequence[CollectiveCost]) -> list[Column[Key]]:
     columns += [Column(">GPUs", lambda key: f"{key[1]}")] * (len(counts) > 1)
     unit, factor = ("ms", 1e3) if min(cost.time_s or 0.0 for cost in costs) >= LONG_s else ("us", 1e6)
     for label, points in series.items():
-        time = Column(f">{label} {unit}", partial(_time_at, points, factor))
-        columns += [time, Column(">GB/s", partial(_busbw_at, points))]
+        columns += _of_series(f"{label} {unit}", points, factor)
     return columns
 
 
 LONG_s = 5e-4  # from which on all times of a table are told in ms
 
 
-def _time_at(costs: Mapping[Key, CollectiveCost], factor: float, key: Key) -> str:
-    time_s = costs[key].time_s
-    return "?" if time_s is None else number(time_s * factor)
-
-
-def _busbw_at(costs: Mapping[Key, CollectiveCost], key: Key) -> str:
-    busbw_Bps = costs[key].busbw_Bps
-    return "?" if busbw_Bps is None else GBps(busbw_Bps)
+def _of_series(heading: str, costs: Mapping[Key, CollectiveCost], factor: float) -> Iterator[Column[Key]]:
+    yield Column(f">{heading}", lambda key: "?" if (time_s := costs[key].time_s) is None else number(time_s * factor))
+    yield Column(">GB/s", lambda key: "?" if (rate_Bps := costs[key].busbw_Bps) is None else GBps(rate_Bps))
 
 
 _PLACES = ("collective", "library", "transport", "system", ">GPUs")  # columns that the title of one plan has

@@ -61,11 +61,8 @@ def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callab
     """What is answered, and the rest of the screen; of systems by a study what its paper says, too."""
     match comparison:
         case Compared(Comparison() as record):
-            if record.benches:
-                return [*conclusion(record), *benches_answer(record.benches)], partial(
-                    _machines, record, record.benches
-                )
-            return conclusion(record), partial(show_studies, record)
+            of_benches = benches_answer(record.benches) if record.benches else []
+            return [*conclusion(record), *of_benches], partial(show_studies, record)
         case Compared(BenchComparison() as record):
             return benches_answer(record), partial(bench_comparison, record)
         case Compared(Accuracy() as record, Prediction() as prediction):
@@ -98,7 +95,7 @@ def _accuracy(record: Accuracy, prediction: Prediction) -> None:
 
 
 def show_studies(compared: Comparison) -> None:
-    """The means, or of few cases each; what else differs between the studies. --all: every case and fact."""
+    """The means, or of few cases each, and what else differs; then the benches. --all: every case and fact."""
     hidden = []
     if show.everything():
         show.listing(mean_columns(compared), compared.means, "Geometric means over the cases")
@@ -126,13 +123,9 @@ def show_studies(compared: Comparison) -> None:
     if show.everything():
         for letter, study in (("A", compared.a), ("B", compared.b)):
             show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
-
-
-def _machines(studies: Comparison, benches: BenchComparison) -> None:
-    """Training, then copies and collectives."""
-    show_studies(studies)
-    show.say()
-    bench_comparison(benches)
+    if compared.benches:
+        show.say()
+        bench_comparison(compared.benches)
 
 
 DIFFERING = 3  # facts; --all lists all

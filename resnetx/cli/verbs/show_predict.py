@@ -1,10 +1,10 @@
 """`predict`: what a workload would do on systems that you do not have; its screen, and that of `--validate`."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx.api.predict import predict
 from resnetx.cli import show
@@ -385,16 +385,17 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-class ShowTable(Protocol):
-    """Shows rows, group by group."""
-
-    def __call__(self, rows: Any, summaries: Any, /) -> None: ...
-
-
 def validate_(
-    options: Namespace, paths: list[Path], asked: Point, verb: Literal["predict", "topology"], table: ShowTable
+    options: Namespace,
+    paths: list[Path],
+    asked: Point,
+    verb: Literal["predict", "topology"],
+    table: Callable[[Any, Any], None],
 ) -> int:
-    """Status 1 where a group of published figures is missed by more than it may."""
+    """How far off a model is of published figures; status 1 where a group of them is missed by more than it may.
+
+    `table` shows the rows, and their groups.
+    """
     for word in (*map(str, paths), *written(asked)):
         raise ConfigError(f"{word}: --validate takes no settings")
     from resnetx.literature.validate import validate

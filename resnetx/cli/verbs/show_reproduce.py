@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -158,19 +158,15 @@ def causes(searched: Causes) -> None:
 
 def _searched(causes: Causes) -> Iterator[str]:
     yield f"Predicted under {causes.combinations} combinations of what the paper leaves open:"
-    yield from _options()
+    for name, assumption in published("tallent2017").assumptions.items():
+        options = "; ".join(f"{option}: {each.about}" for option, each in assumption.options.items())
+        yield f"  {name}: {assumption.about}. {options}."
     fit, under = causes.fit, " ".join(f"{name}={option}" for name, option in causes.fit.under.items())
     yield (
         f"Of {fit.statements} statements at most {fit.most} hold under one combination ({under}), at least "
         f"{fit.fewest}, on average {fit.mean:g}. A combination that is picked because it fits is no evidence for it: "
         "that a statement holds in few of many says that some combination had to fit, not which one the paper ran."
     )
-
-
-def _options() -> Iterable[str]:
-    for name, assumption in published("tallent2017").assumptions.items():
-        options = "; ".join(f"{option}: {each.about}" for option, each in assumption.options.items())
-        yield f"  {name}: {assumption.about}. {options}."
 
 
 # ---- statements of papers -------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from resnetx.api.train import asked_run, execute_verification, executed
 from resnetx.cli import show
 from resnetx.errors import ConfigError, on_one_line
 from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Launch
-from resnetx.measure.launch.executor import executor_of, follow, follows
+from resnetx.measure.launch.executor import executor_of, follow, follows, submit
 from resnetx.record import (
     Equality,
     GradientBucket,
@@ -272,14 +272,15 @@ def submitted(
     job = submission(verb, asked, launch, results, most, folders)
     if job is None:
         return False
+    script, logs = job
     if options.dry_run:
-        show.lines(job.script.rstrip())
+        show.lines(script.rstrip())
         show.line(f"# {len(tasks)} task{'s' * (len(tasks) > 1)}, each of them a step, as this one:")
         show_commands([max(tasks, key=lambda planned: planned[0].request.gpus)], "# ")
         return True
-    number = job.submit()
+    number = submit(script, logs)
     show.say(f"Job {number} is submitted: `squeue --jobs={number}` shows its state, `scancel {number}` ends it.")
-    show.line(f"log: {job.logs}")
+    show.line(f"log: {logs}")
     return True
 
 

@@ -36,7 +36,7 @@ from resnetx.reporting.charts.grammar import (
 )
 from resnetx.reporting.charts.step_parts import predicted_parts
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
-from resnetx.table import Record, table_of_records
+from resnetx.table import Record, fields, table_of_records
 from resnetx.units import Unit, how_many, si, to_interval, unit_by_library
 
 MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not
@@ -232,10 +232,7 @@ def _checked(point: CheckedPoint) -> Record | None:
         return None
     low_s, high_s = point.predicted_interval_s or [point.predicted_s, point.predicted_s]
     return {
-        "workload": point.workload,
-        "batch_size": point.batch_size,
-        "gpus": point.gpus,
-        "variant": point.variant,
+        **fields(point, "workload", "batch_size", "gpus", "variant"),
         "system": f"{point.system}, {point.library}",
         "strategy": point.strategy,
         "predicted_ms": 1e3 * point.predicted_s,

@@ -38,7 +38,7 @@ from resnetx.reporting.slow_rank import (
     slow_alike,
     typical_s,
 )
-from resnetx.table import Record, table_of_records
+from resnetx.table import Record, fields, table_of_records
 from resnetx.units import si
 
 MOST_LAYERS = 30  # that a figure names; of more, blocks of them
@@ -448,10 +448,7 @@ def score_figures(score: Score) -> list[Figure]:
     rows: list[Record] = [
         {
             "kind": f"{each.kind.removeprefix('training, ')} ({each.figures})",
-            "predictor": each.predictor,
-            "mean_error": each.mean_error,
-            "predicted": each.predicted,
-            "worst_error": each.worst_error,
+            **fields(each, "predictor", "mean_error", "predicted", "worst_error"),
         }
         for each in score.scores
         if each.predicted
@@ -617,13 +614,10 @@ def _row(workload: Workload, gpus: int, category: int) -> Record:
     """A workload with a batch, on a number of GPUs; its category is 1 where it is the smallest batch."""
     on_each = workload.intensity / gpus
     return {
-        "workload": workload.workload,
-        "batch_size": workload.batch_size,
+        **fields(workload, "workload", "batch_size"),
         "batch_category": category,
         "gpus": gpus,
-        "activations_per_image": workload.activations_per_image,
-        "parameters": workload.parameters,
-        "activations_per_batch": workload.activations_per_batch,
+        **fields(workload, "activations_per_image", "parameters", "activations_per_batch"),
         "activations_per_parameter": workload.intensity,
         _ON_EACH: on_each,
         "description": f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_image)} "

@@ -14,7 +14,7 @@ from resnetx.reporting.study_points import (
     unit_of_points,
     workloads_in_order,
 )
-from resnetx.table import Record, table_of_records
+from resnetx.table import Record, fields, table_of_records
 from resnetx.units import si
 
 MOST_SIDES = 4  # variants or systems beside each other in one panel
@@ -71,7 +71,7 @@ class SeriesStyles:
 
 def cells(point: StudyPoint) -> Record:
     """What tells a point apart, in every table of a figure."""
-    return {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
+    return fields(point, "workload", "batch", "variant", "gpus")
 
 
 def has_speedup(point: StudyPoint) -> bool:

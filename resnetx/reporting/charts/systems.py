@@ -31,8 +31,8 @@ from resnetx.reporting.charts.grammar import (
 )
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import estimate_cells
-from resnetx.table import Cell, Record, table_of_records
-from resnetx.units import how_many, to_interval
+from resnetx.table import Cell, Record, fields, table_of_records
+from resnetx.units import how_many, with_interval
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,7 @@ def _margin_row(point: SystemPoint, a: str, b: str) -> Record | None:
     kind = lead(margin) if lead(margin) != "ahead" else f"{a if margin.value > 1 else b} ahead"
     said = kind if kind.endswith("ahead") else "no difference shown"
     return {
-        "workload": point.workload,
-        "batch_size": point.batch_size,
-        "gpus": point.gpus,
-        "variant": point.variant,
-        "library": point.library,
+        **fields(point, "workload", "batch_size", "gpus", "variant", "library"),
         INTENSITY: point.intensity_per_gpu,
         **estimate_cells("margin", margin),
         "lead": kind,
@@ -179,9 +175,9 @@ def _labels(rows: Sequence[Record], panel: Cell) -> Iterator[tuple[Record, str]]
     for family in dict.fromkeys(row["family"] for row in shown):
         own = [row for row in shown if row["family"] == family]
         most = max(own, key=lambda row: abs(math.log(float(row["margin"] or 1))))
-        value, low, high = to_interval(*numbers_in([most], "margin", "margin_low", "margin_high"))
+        value, low, high = numbers_in([most], "margin", "margin_low", "margin_high")
         batch = f"{most['workload']}, batch {most['batch_size']}, {how_many(int(str(most['gpus'])), 'GPU')}"
-        yield most, f"{batch}: \u00d7{value} ({low} to {high})"
+        yield most, f"{batch}: \u00d7{with_interval(value, low, high)}"
 
 
 # ---- system rates ---------------------------------------------------------------------------------------------------
@@ -285,12 +281,8 @@ def _rows(
         for rate, how in [(side.iterations_per_s, "predicted"), *beside]:
             told = word if index == 0 and how == "predicted" else None
             yield {
-                "workload": point.workload,
-                "batch_size": point.batch_size,
-                "gpus": point.gpus,
-                "variant": point.variant,
-                "library": side.library,
-                "system": side.system,
+                **fields(point, "workload", "batch_size", "gpus", "variant"),
+                **fields(side, "library", "system"),
                 "origin": how.partition(" ")[0],
                 **estimate_cells("iterations_per_s", rate),
                 "outcome": side.outcome if how == "predicted" else "ok",
