@@ -1,4 +1,15 @@
-"""The bytes of a regular file, up to a limit, uncompressed if it is compressed."""
+"""Reading files of any origin: within bounds, or rejected in one sentence that names the file.
+
+Everything that resnetx reads comes in here. A file is a regular one within its limit of bytes (`File`); JSON becomes
+a typed struct (`read_json`), YAML plain values with their lines (`YamlFile`). Nothing in a file is executed,
+interpolated or followed elsewhere, nesting is limited, and every problem is an `errors.FileError`, which names the
+file and, if known, the line.
+
+    record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
+    tree = YamlFile(path, "a study").tree
+
+Also here: which words from files may name a file or a folder (`name_fault`).
+"""
 
 import gzip
 import math
@@ -17,6 +28,8 @@ import msgspec
 
 from resnetx.errors import FileError, prepared, sentence, shortened
 from resnetx.units import size_text
+
+T = TypeVar("T")
 
 PIECE_BYTES = 2**20  # uncompressed at a time, whatever size a file claims
 # Compressed files unpack to at most so many times their size, and small ones to 16 MiB. Profiles of PyTorch's
@@ -202,12 +215,12 @@ class UnboundedError(ValueError):
     """Which limit JSON exceeds, in words."""
 
 
-def read_json(file: File, kind: Any) -> Any:
+def read_json(file: File, kind: type[T]) -> T:
     """The struct (or other type) in a JSON file."""
     return decode(file, file.content(), kind)
 
 
-def decode(file: File, data: Data, kind: Any, bounded: bool = False) -> Any:
+def decode(file: File, data: Data, kind: type[T], bounded: bool = False) -> T:
     """The same from the content of a file. `bounded`: it is known to be, as it was decoded before."""
     try:
         if not bounded:
@@ -305,8 +318,6 @@ def name_fault(name: str) -> str:
 # the syntax of the command line. Other YAML types of a bare word (dates, yes and no, octal and sexagesimal numbers) are
 # strings, and tags are rejected. The tree is built from the parser's events, which do not recurse, so that a small file
 # can neither overflow the stack nor, by aliases, fill the memory.
-
-T = TypeVar("T")
 
 YAML_BYTES = 2**20  # limit for files written by hand: studies, systems, settings
 MAX_DEPTH = 32  # of nested lists and groups; our own files have 5
@@ -517,17 +528,3 @@ def _merge(file: File, value: dict[Any, Any], lines: dict[Any, int], line: int) 
     value.clear()
     value.update({**merged, **own})
     lines.update({**dict.fromkeys(merged, line), **own_lines})
-
-
-# ---- loading --------------------------------------------------------------------------------------------------------
-# Reading files of any origin: within bounds, or rejected in one sentence that names the file.
-#
-# Everything that resnetx reads comes in here. A file is a regular one within its limit of bytes (`File`); JSON becomes
-# a typed struct (`read_json`), YAML plain values with their lines (`YamlFile`). Nothing in a file is executed,
-# interpolated or followed elsewhere, nesting is limited, and every problem is an `errors.FileError`, which names the
-# file and, if known, the line.
-#
-#     record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
-#     tree = YamlFile(path, "a study").tree
-#
-# Also here: which words from files may name a file or a folder (`name_fault`).

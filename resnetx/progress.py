@@ -22,55 +22,30 @@ class Counter(Protocol):
     def __call__(self, done: int, line: str = "", /) -> None: ...
 
 
-class Progress(Protocol):
-    """Where notes and progress go."""
+class Progress:
+    """Where notes and progress go: to Python's logging, unless a subclass has them otherwise."""
+
+    _log = logging.getLogger("resnetx")
 
     @property
     def shows_time(self) -> bool:
         """Whether `counting` shows how long it will still take."""
-        ...
+        return False
 
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
-        """Says something in prose; `warning`: something that changes what is read or measured."""
-        ...
-
-    def assumed(self, text: str) -> None:
-        """Says which settings were added that nobody typed: a screen has them behind its answer."""
-        ...
-
-    def command(self, text: str) -> None:
-        """Says what is copied from the screen as it is: a line with a path or a command."""
-        ...
-
-    def counting(self, what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
-        """Shows how many of `total` things are done; `what`: a few words, `where`: a path."""
-        ...
-
-    def waiting(self, what: str, where: object = "") -> AbstractContextManager[None]:
-        """Shows that something goes on."""
-        ...
-
-
-class Logged:
-    """Notes as messages of Python's logging."""
-
-    shows_time = False
-    _log = logging.getLogger("resnetx")
-
-    def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
-        """Logs a note. Warnings are seen where nobody has set up logging, too."""
+        """Says something in prose; `warning`: something that changes what is read or measured, and is always seen."""
         self._log.log(logging.WARNING if warning else logging.INFO, "%s", on_one_line(text))
 
     def assumed(self, text: str) -> None:
-        """Logs a warning."""
+        """Says which settings were added that nobody typed: a screen has them behind its answer."""
         self.note(text, warning=True)
 
     def command(self, text: str) -> None:
-        """Logs a line."""
+        """Says what is copied from the screen as it is: a line with a path or a command."""
         self._log.info("%s", on_one_line(text))
 
     def counting(self, what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
-        """Counts in silence, and logs the lines."""
+        """Shows how many of `total` things are done; `what`: a few words, `where`: a path."""
 
         def advance(done: int, line: str = "", /) -> None:
             if line:
@@ -79,13 +54,12 @@ class Logged:
         return nullcontext(advance)
 
     def waiting(self, what: str, where: object = "") -> AbstractContextManager[None]:
-        """Logs what goes on."""
+        """Shows that something goes on."""
         self._log.info("%s", f"{what}: {where}" if where else what)
         return nullcontext()
 
 
-_LOGGED = Logged()
-_current: ContextVar[Progress] = ContextVar("progress", default=_LOGGED)
+_current: ContextVar[Progress] = ContextVar("progress", default=Progress())  # noqa: B039
 
 
 @contextmanager

@@ -98,6 +98,11 @@ class Table:
         return table + note
 
 
+def table_of_records(rows: Sequence[Record]) -> Table:
+    """Rows that all have the same columns; without rows it has no columns."""
+    return Table(list(rows[0]), [list(row.values()) for row in rows]) if rows else Table([], [])
+
+
 ONLY_WITH_ALL, ALWAYS = 0, 9  # importance of columns; those between go where there is no room, the lowest first
 
 

@@ -109,6 +109,13 @@ def kernel_files(tmp_path, monkeypatch):
     return write
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Leaves the drawings of figures empty, which take most of the time of a page: for tests of its words and files."""
+    empty = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"></svg>'
+    monkeypatch.setattr("resnetx.reporting.charts.figure._svg", lambda _: empty)
+
+
 @pytest.fixture(scope="session")
 def preloaded_python(request, tmp_path_factory):
     """A Python that starts ranks without importing torch in each of them; torchrun is beside it."""

@@ -21,11 +21,15 @@ def half(collective: str, ranks: int, size: int, time_s: float, wrong: int | str
     return f"  {number(time_s * 1e6):>7}  {algbw:6.2f}  {busbw:6.2f}  {wrong:>5}"
 
 
-def row(collective: str, ranks: int, size: int, time_s: float, wrong: int | str = 0, inside: int | str = 0) -> str:
+def row(
+    collective: str, ranks: int, size: int, time_s: float, wrong: int | str = 0, inside: int | str | None = None
+) -> str:
     """One row of 2022 and later; `wrong`, `inside`: wrong elements out of place, and in place."""
     operation = OPERATIONS[collective]
     count = size // 4 // (ranks if operation.in_parts else 1)
     redop, root = "sum" if operation.adds else "none", 0 if collective in _ROOTED else -1
+    if inside is None:
+        inside = "N/A" if collective in ("alltoall", "sendrecv") else 0  # which it does not check in place
     halves = half(collective, ranks, size, time_s, wrong) + half(collective, ranks, size, time_s, inside)
     return f"{size:>12}  {count:>12}     float  {redop:>6}  {root:>6}{halves}\n"
 

@@ -6,7 +6,9 @@ them. Those of predictions, studies, benches and comparisons stand beside what t
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import fmean, median
+from functools import partial
+from importlib import import_module
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import unit_of
@@ -14,7 +16,6 @@ from resnetx.table import ANSWERS, Answer, Column, as_shown
 from resnetx.units import (
     CPU,
     GBps,
-    Unit,
     duration,
     how_many,
     in_ms,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.bench_record import CopyCell
     from resnetx.record.comparisons import (
-        Accuracy,
-        BenchComparison,
         CheckedAdvantage,
         CheckedClaim,
         CheckedPoint,
@@ -62,7 +61,7 @@ def run_answer(record: "RunRecord") -> list[str]:
         return [f"Not measured: {record.outcome}: {record.reason}"]
     unit = unit_of(record.devices or ())
     on = f"{how_many(record.request.gpus, unit)}{on_cores(unit)}"
-    measured = _measured(record)
+    measured = f"Measured on {record.environment.node}" if record.environment else "Measured"
     if record.images_per_s is None:
         return [f"{measured}: {record.request.model.label} on {on}, without a rate."]
     step_s = record.request.batch_size / record.images_per_s
@@ -75,10 +74,6 @@ def run_answer(record: "RunRecord") -> list[str]:
     return [
         f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {in_ms(step_s)} ms a step."
     ]
-
-
-def _measured(record: "RunRecord") -> str:
-    return f"Measured on {record.environment.node}" if record.environment else "Measured"
 
 
 RUN: "list[Column[RunRecord]]" = [
@@ -132,19 +127,13 @@ def trace_answer(traced: "Trace") -> list[str]:
         sentences[0] += f", {in_ms(_step_s(batch))} at {batch.batch_size}"
         if not rest and batch is smaller[-1]:
             left = _step_s(largest) / share / _step_s(batch)
-            sentences[0] += (
-                f": on {how_many(share, _traced_unit(traced))} at most {left:.0%} efficiency is left, before any"
-            )
-            sentences[0] += " communication"
+            ranks = how_many(share, "rank" if traced.device == CPU else "GPU")
+            sentences[0] += f": on {ranks} at most {left:.0%} efficiency is left, before any communication"
     layers = largest.times.layers
     if whole_s := sum(map(layer_s, layers)):
         longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
         sentences.append(f"Longest: {', '.join(longest)}")
     return [f"{sentence}." for sentence in sentences]
-
-
-def _traced_unit(traced: "Trace") -> Unit:
-    return "rank" if traced.device == CPU else "GPU"
 
 
 def shown_traces(traces: "Sequence[Trace]") -> Answer:
@@ -348,60 +337,6 @@ def time_text(time_s: float) -> str:
 
 
 # ---- what is compared -----------------------------------------------------------------------------------------------
-
-
-def benches_answer(found: "BenchComparison") -> list[str]:
-    """By how much bench B is faster than bench A, in the operation where they are furthest apart."""
-    from resnetx.reporting.compared_benches import ratio_lines, sizes_text
-
-    if not (lines := ratio_lines(found)):
-        return ["The two have no operation at the same size, so that nothing can be compared."]
-    if all(ratio.ratio == 1 for line in lines for ratio in line.ratios):
-        return [f"A and B hold the same figures: each of {len(lines)} operations takes exactly as long in both."]
-    first, band = lines[0], found.band_bytes
-    means = {(mean.what, mean.gpus, mean.pair_class): mean for mean in found.means}
-    one = first.ratios[0]
-    if mean := means.get((one.what, one.gpus, one.pair_class)):
-        value, sizes, count = mean.ratio, sizes_text(band), mean.sizes
-    else:
-        value, sizes, count = first.mean, sizes_text([each.size_bytes for each in first.ratios]), len(first.ratios)
-    what = f"{first.what}{f' ({first.where})' * bool(first.where)}"
-    over = f", the geometric mean of {count} sizes" * (count > 1)
-    apart = f"; the furthest apart of {len(lines)} operations" * (len(lines) > 1)
-    at = f"from {sizes}" if " to " in sizes else f"at {sizes}"
-    return [
-        f"{what}: B is {value:.2f} times as fast as A {at}{over}{apart}.",
-        *(
-            f"{crossing.what}{f' ({crossing.gpus} ranks)' if crossing.gpus else ''}: {crossing.ahead_above} is ahead "
-            f"from about {size_text(round(crossing.at_bytes))} on."
-            for crossing in found.crossings
-            if (crossing.what, crossing.gpus, crossing.pair_class) == (one.what, one.gpus, one.pair_class)
-        ),
-    ]
-
-
-def accuracy_answer(checked: "Accuracy") -> list[str]:
-    """How far off a prediction was of what was measured later."""
-    points = [point for point in checked.points if point.error is not None]
-    if not points:
-        return [f"Not compared: no case of study {checked.study} was both predicted and measured."]
-    several = [point for point in points if point.gpus > 1] or points
-    worst = max(several, key=lambda point: abs(point.error or 0.0))
-    mean = fmean(abs(point.error or 0.0) for point in several)
-    judged = [point for point in several if point.covered is not None]
-    cases = "in one case" if len(several) == 1 else f"in the mean of {len(several)} cases"
-    where = [
-        worst.workload,
-        f"batch {worst.batch_size}",
-        worst.variant,
-        how_many(worst.gpus, unit_by_library(worst.library)),
-    ]
-    inside = f"; {sum(bool(point.covered) for point in judged)} of {len(judged)} measurements lie in the intervals"
-    longer = " as long as measured" * ((worst.error or 0.0) >= 1)
-    return [
-        f"Predicted steps are {mean:.1%} off those that {checked.node} measured, {cases}{inside * bool(judged)}.",
-        f"The worst: {off_by(worst.error or 0.0)}{longer} for {', '.join(filter(None, where))}.",
-    ]
 
 
 def papers_answer(checked: "CheckedPapers") -> list[str]:
@@ -627,97 +562,34 @@ def _line(function: Callable[[Any], str]) -> Callable[[Any], Answer]:
 # ---- by kind --------------------------------------------------------------------------------------------------------
 
 
-def _sentences(function: Callable[[Any], Sequence[str]]) -> Callable[[Any], Answer]:
-    return lambda record: Answer(function(record))
-
-
-def _of_prediction(record: Any) -> Answer:
-    from resnetx.reporting.predicted_answer import shown_prediction
-
-    return shown_prediction(record)
-
-
-def _of_point(point: Any) -> Answer:
-    from resnetx.reporting.predicted_answer import shown_points
-
-    return shown_points([point])
-
-
-def _of_studies(record: Any) -> Answer:
-    from resnetx.reporting.compared_studies import shown_comparison
-
-    return shown_comparison(record)
-
-
-def _of_systems(record: Any) -> Answer:
-    from resnetx.reporting.systems_answer import shown_systems
-
-    return shown_systems(record)
-
-
-def _of_case(point: Any) -> Answer:
-    from resnetx.reporting.systems_answer import shown_point
-
-    return shown_point(point)
-
-
-def _of_benches_compared(record: "BenchComparison") -> Answer:
-    from resnetx.reporting.compared_benches import LINE_RATIOS, ratio_lines
-
-    return Answer(benches_answer(record), as_shown(LINE_RATIOS, ratio_lines(record)))
-
-
-def _of_bench(record: Any) -> Answer:
-    from resnetx.reporting.bench_conclusions import shown_benches
-
-    return shown_benches([record])
-
-
-def _of_accuracy(record: "Accuracy") -> Answer:
-    from resnetx.reporting.accuracy import checked_columns
-
-    return Answer(accuracy_answer(record), as_shown(checked_columns(record.points), record.points))
-
-
-def _of_explained(records: Any) -> Answer:
-    from resnetx.reporting.explain import shown_explained
-
-    return shown_explained(records)
-
-
-def _of_figures(records: Any) -> Answer:
-    from resnetx.reporting.explain_benches import shown_figures
-
-    return shown_figures(records)
-
-
-def _of_ranks(records: Any) -> Answer:
-    from resnetx.reporting.slow_rank import shown_ranks
-
-    return shown_ranks(records)
+def _shown(function: str, records: Any) -> Answer:
+    """What a function of `resnetx.reporting` answers, "module.name"; its module is loaded when it is asked."""
+    module, _, name = function.partition(".")
+    answer: Answer = getattr(import_module(f"resnetx.reporting.{module}"), name)(records)
+    return answer
 
 
 ANSWERS.update(
     {
-        "Prediction": _of_prediction,
+        "Prediction": partial(_shown, "predicted_answer.shown_prediction"),
+        "PredictedPoint": lambda point: _shown("predicted_answer.shown_points", [point]),
         "PredictedGrid": lambda made: Answer([made.conclusion]),
-        "Comparison": _of_studies,
-        "SystemComparison": _of_systems,
-        "SystemPoint": _of_case,
-        "BenchComparison": _of_benches_compared,
-        "Accuracy": _of_accuracy,
-        "CheckedPapers": _sentences(papers_answer),
-        "Score": _sentences(score_answer),
-        "Check": _sentences(check_answer),
-        "BenchRecord": _of_bench,
+        "Comparison": partial(_shown, "compared_studies.shown_comparison"),
+        "SystemComparison": partial(_shown, "systems_answer.shown_systems"),
+        "SystemPoint": partial(_shown, "systems_answer.shown_point"),
+        "BenchComparison": partial(_shown, "compared_benches.shown_comparison"),
+        "BenchRecord": lambda record: _shown("bench_conclusions.shown_benches", [record]),
+        "Accuracy": partial(_shown, "accuracy.shown_accuracy"),
+        "CheckedPapers": lambda checked: Answer(papers_answer(checked)),
+        "Score": lambda found: Answer(score_answer(found)),
+        "Check": lambda made: Answer(check_answer(made)),
         "Trace": lambda record: shown_traces([record]),
         "RunRecord": lambda record: Answer(verify_answer(record), as_shown(RUN, [record])),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
-        "PredictedPoint": _of_point,
         "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
-        "Records[Explained]": _of_explained,
-        "Records[ExplainedFigure]": _of_figures,
-        "Records[ObservedRank]": _of_ranks,
+        "Records[Explained]": partial(_shown, "explain.shown_explained"),
+        "Records[ExplainedFigure]": partial(_shown, "explain_benches.shown_figures"),
+        "Records[ObservedRank]": partial(_shown, "slow_rank.shown_ranks"),
         **{kind: _line(function) for kind, function in _LINES.items()},
     }
 )

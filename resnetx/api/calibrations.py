@@ -211,7 +211,7 @@ def _is_run(file: Path) -> bool:
     if file.name != RunFolder(file).record.name or not is_file(file):
         return False
     try:
-        kind: RecordKind = read(file, RecordKind)
+        kind = read(file, RecordKind)
     except FileError:  # what is wrong with it, its reader says
         return False
     return kind.kind == "run"

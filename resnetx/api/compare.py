@@ -45,7 +45,6 @@ from resnetx.settings.files import given_path
 from resnetx.settings.setting_types import plain_value, written
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point, load
-from resnetx.table import Tabular
 
 if TYPE_CHECKING:
     from resnetx.literature.explanations import Causes
@@ -168,10 +167,7 @@ def _studies(a: Side, b: Side, given: Point) -> Compared:
     if of_a and of_b:
         benches = compare_benches((Path(_word(a)), of_a), (Path(_word(b)), of_b), PAYLOADS_BYTES)
         comparison = msgspec.structs.replace(comparison, benches=benches)
-    if out:
-        drawings.store_record(out, record_file("comparison", out), comparison)
-        _store_page(comparison, out)
-    return Compared(comparison)
+    return _kept(Compared(comparison), out)
 
 
 def _benches(a: Path, b: Path, given: Point) -> Compared:
@@ -186,12 +182,7 @@ def _benches(a: Path, b: Path, given: Point) -> Compared:
             )
         least, most = sorted(sizes_from(sizes))
         band = (least, most)
-    comparison = compare_benches((a, read_benches(a)), (b, read_benches(b)), band)
-    if out := given.get("out"):
-        folder = Path(str(out))
-        drawings.store_record(folder, record_file("bench comparison", folder), comparison)
-        _store_page(comparison, folder)
-    return Compared(comparison)
+    return _kept(Compared(compare_benches((a, read_benches(a)), (b, read_benches(b)), band)), given.get("out"))
 
 
 def _accuracy(prediction: Side, study: Side, given: Point) -> Compared:
@@ -199,11 +190,7 @@ def _accuracy(prediction: Side, study: Side, given: Point) -> Compared:
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for two studies; iterations are compared here, not speed-ups")
     made = _prediction_of(prediction)
-    accuracy = check(made, _study_of(study))
-    if out:
-        drawings.store_record(out, record_file("accuracy", out), accuracy)
-        _store_page(accuracy, out)
-    return Compared(accuracy, made)
+    return _kept(Compared(check(made, _study_of(study)), made), out)
 
 
 # ---- published ------------------------------------------------------------------------------------------------------
@@ -213,12 +200,7 @@ def _papers(sides: Sequence[Side], given: Point) -> Compared:
     from resnetx.literature.papers import check_papers
 
     _refuse_beside("papers", sides, given)
-    papers = check_papers(_names("papers", given))
-    if out := given.get("out"):
-        folder = Path(str(out))
-        drawings.store_record(folder, record_file("checked papers", folder), papers)
-        _store_page(papers, folder)
-    return Compared(papers)
+    return _kept(Compared(check_papers(_names("papers", given))), given.get("out"))
 
 
 def _score(sides: Sequence[Side], given: Point) -> Compared:
@@ -226,12 +208,10 @@ def _score(sides: Sequence[Side], given: Point) -> Compared:
 
     _refuse_beside("score", sides, given)
     found = score.score(_names("score", given))
-    if out := given.get("out"):
-        folder = Path(str(out))
-        drawings.store_record(folder, record_file("score", folder), found)
-        score.write_tables(found, folder)
-        _store_page(found, folder)
-    return Compared(found)
+    kept = _kept(Compared(found), given.get("out"))
+    if given.get("out"):
+        score.write_tables(found, Path(str(given["out"])))
+    return kept
 
 
 def _names(setting: str, given: Point) -> list[str]:
@@ -267,10 +247,7 @@ def _systems(sides: Sequence[Side], given: Point) -> Compared:
     comparison = with_statements(compare_systems(prediction, list(collectives), list(copies)), causes)
     if job is not None:
         comparison = msgspec.structs.replace(comparison, job=compare_systems(job).points)
-    if out:
-        drawings.store_record(out, record_file("system comparison", out), comparison)
-        _store_page(comparison, out, prediction)
-    return Compared(comparison, prediction, causes)
+    return _kept(Compared(comparison, prediction, causes), out)
 
 
 def _job(given: Point) -> Prediction | None:
@@ -340,11 +317,13 @@ def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
             yield machine.name, machine
 
 
-def _store_page(tabular: Tabular, folder: Path, prediction: Prediction | None = None) -> None:
-    """Writes the page of a comparison, with its figures and tables."""
-    from resnetx.api import pages
+def _kept(found: Compared, out: object) -> Compared:
+    """What is compared, which is kept in the folder `out` if there is one: its record, and its page."""
+    if out:
+        from resnetx.api import pages
 
-    pages.store(
-        pages.of_comparison(tabular, prediction) if isinstance(tabular, SystemComparison) else pages.part_of(tabular),
-        folder,
-    )
+        folder, made = Path(str(out)), found.record
+        drawings.store_record(folder, record_file(made.kind, folder), made)
+        of_systems = pages.of_comparison(made, found.prediction) if isinstance(made, SystemComparison) else None
+        pages.store(of_systems or pages.part_of(made), folder)
+    return found

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,8 @@ def _graph(machine: "System", name: str, plan: "CollectivePlan | None", size_byt
     told, walks = "", []
     if plan is not None:
         cost = plan.cost(size_bytes)
-        told = headline(plan, cost, size_bytes) + ". "
+        told = f"{plan.collective} of {size_text(size_bytes)}, {gpu_ids(plan.devices)}, {plan.library}: "
+        told += f"{cost.algorithm}, {cost.busbw_Bps / 1e9:.1f} GB/s bus bandwidth. "
         walks = [topology.Walk(name, ring.walk, ring.closed) for name, ring, _ in distinct(rings_of(plan, cost))]
     if machine.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
         told += f"The first of {machine.nodes} nodes, which are alike."
@@ -66,14 +68,6 @@ def _graph(machine: "System", name: str, plan: "CollectivePlan | None", size_byt
 
 
 # ---- what is said of a collective -----------------------------------------------------------------------------------
-
-
-def headline(plan: "CollectivePlan", cost: "Cost", size_bytes: int) -> str:
-    """A cost in one line."""
-    return (
-        f"{plan.collective} of {size_text(size_bytes)}, {gpu_ids(plan.devices)}, {plan.library}: {cost.algorithm}, "
-        f"{cost.busbw_Bps / 1e9:.1f} GB/s bus bandwidth"
-    )
 
 
 def rings_of(plan: "CollectivePlan", cost: "Cost") -> "Sequence[Ring]":
@@ -123,12 +117,19 @@ def note_undrawn() -> None:
         progress.note(f"Left out: drawings (SVG, PDF) of these Vega-Lite files. {why}")
 
 
+@contextmanager
+def writing(folder: Path, then: str = "") -> Iterator[None]:
+    """Refuses a folder of `out=` that turns out not to be writable while something is written into it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror}){then}") from None
+
+
 def store_record(folder: Path, file: Path, content: Any) -> None:
     """Writes a record to the folder that `out=` names, and says where it is."""
-    try:
+    with writing(folder):
         record.write(file, content)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
     progress.command(f"record: {file}")
 
 
@@ -136,12 +137,10 @@ def store_rows(folder: Path, name: str, rows: Sequence[Any]) -> None:
     """Writes records to the folder that `out=` names: NAME.jsonl, one a line as --json prints them, and NAME.csv."""
     from resnetx.reporting.csv_tables import write_csv
 
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
         write_csv(folder / f"{name}.csv", Records(rows).table())
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
     progress.command(f"answer: {folder / name}.jsonl")
 
 

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from resnetx import progress
+from resnetx.api import drawings
 from resnetx.api.answers import check_answer, steer_answer, trace_answer, verify_answer
 from resnetx.api.drawings import figures as topology_figures
 from resnetx.api.drawings import note_undrawn, of_plan, of_system
@@ -42,13 +43,12 @@ from resnetx.reporting.bench_conclusions import (
 )
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
-from resnetx.reporting.charts.grammar import table_of_records
 from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
 from resnetx.reporting.study_points import scaling_columns, with_ratios
-from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
+from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row, table_of_records
 from resnetx.units import GBps, how_many, in_ms, number, size_text
 
 MOST_IN_TITLE = 3  # systems
@@ -57,11 +57,8 @@ DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more
 
 def store_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: Sequence[str] = ()) -> Path:
     """Writes the page of some parts with its figures and tables, and says where it is."""
-    try:
-        with progress.waiting("drawing"):
-            page = write_page(parts, folder, title, left_out)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
+    with drawings.writing(folder, "; give another folder"), progress.waiting("drawing"):
+        page = write_page(parts, folder, title, left_out)
     note_undrawn()
     if not any(part.figures for part in parts):
         progress.command(f"no figure: {parts[0].undrawn}")
@@ -146,10 +143,6 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
     return Part(title, sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
 
 
-def _described(cell: CopyCell) -> str:
-    return "" if cell.expected_s is None else GBps(1e9 * copied_GBps(cell, cell.expected_s))
-
-
 def _copy_row(cell: CopyCell) -> Record:
     ends_s = cell.expected_interval_s
     ends: Record = {"expected_low_s": min(ends_s, default=None), "expected_high_s": max(ends_s, default=None)}
@@ -165,7 +158,9 @@ _PAIRS: list[Column[CopyCell]] = [
     Column("size", lambda cell: size_text(cell.size_bytes)),
     Column("time ms", lambda cell: in_ms(median(cell.time_s))),
     Column("GB/s", lambda cell: GBps(1e9 * copied_GBps(cell, median(cell.time_s)))),
-    Column("expected", lambda cell: _described(cell)),
+    Column(
+        "expected", lambda cell: GBps(1e9 * copied_GBps(cell, cell.expected_s)) if cell.expected_s is not None else ""
+    ),
     Column("verdict", told_verdict),
     Column("class", lambda cell: cell.pair_class or ""),
     Column("path", lambda cell: cell.path or ""),

@@ -232,10 +232,8 @@ def _studies(
         if not loaded:
             raise ConfigError("report: none of the given studies can be read; expected at least one")
         folder = out or StudyFolder(loaded[0].folder).report
-        try:
+        with drawings.writing(folder, "; give another folder"):
             written = page.write(loaded, folder, baseline, unreadable)
-        except OSError as error:
-            raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     note_undrawn()
     return written
 

@@ -79,7 +79,7 @@ def own_records(folder: Path, files: Collection[str]) -> list[Stored]:
 def _kind(file: Path, given: bool = False) -> str:
     """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
-        kind: record.RecordKind = record.read(file, record.RecordKind, "a record of resnetx")
+        kind = record.read(file, record.RecordKind, "a record of resnetx")
     except FileError as error:
         if not given:
             progress.skipped(str(error))
@@ -155,7 +155,7 @@ class MeasuredStudy(Tabular):
 
     def rows(self) -> list[Record]:
         """A row for each point."""
-        return csv_tables.points_table(self.points).records()
+        return list(map(csv_tables.point_row, self.points))
 
 
 def measured_study(
@@ -204,10 +204,8 @@ def store(made: Prediction, folder: Path) -> Prediction:
         (folder / points_file.NAME).unlink(missing_ok=True)  # of a larger prediction that was here before
         return made
     refuse_unwritable(len(made.points))
-    try:
+    with drawings.writing(folder):
         stored = points_file.write_points(folder, made)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
     stored = msgspec.structs.replace(stored, digest=digest(stored))
     drawings.store_record(folder, record_file("prediction", folder), stored)
     progress.command(f"points: {folder / points_file.NAME}")
@@ -219,7 +217,7 @@ def read(path: Path) -> Prediction:
     from resnetx.record import points_file  # with what reads pages of Parquet
 
     file = record_file("prediction", path) if is_folder(path) else path
-    prediction: Prediction = record.read(file, Prediction)
+    prediction = record.read(file, Prediction)
     if prediction.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
         raise ConfigError(f"{file}: its cases are in {points_file.NAME}, and {why}")
     return points_file.read_points(file.parent, prediction)

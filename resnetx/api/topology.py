@@ -283,7 +283,7 @@ def networks(given: Point) -> list[LabNetwork]:
 
 def _store_lab(made: Sequence[LabNetwork], folder: Path) -> None:
     """The links of each network, as JSON lines, as a table, and as a page."""
-    from resnetx.api import drawings, pages
+    from resnetx.api import pages
     from resnetx.reporting.page import PageTable, Part
 
     drawings.store_rows(folder, "lab", made)

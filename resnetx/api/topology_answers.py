@@ -90,7 +90,14 @@ class Paired:
         """One for each system and size."""
         for machine, transport in self.systems:
             ways = classes.described_pairs(machine, transport)
-            yield from (_pair_costs(machine, transport, ways, size_bytes) for size_bytes in self.sizes)
+            for size_bytes in self.sizes:
+                yield PairCosts(
+                    system=machine.name,
+                    transport=transport,
+                    size_bytes=size_bytes,
+                    pairs=[_pair_at_size(machine, way, size_bytes) for way in ways],
+                    error_source=costs.SOURCE,
+                )
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,19 @@ class Routed:
 
     def records(self) -> Iterator[Route]:
         """One for each path."""
-        yield from (_route(machine, path) for machine, machine_paths in self.routes for path in machine_paths)
+        for machine, machine_paths in self.routes:
+            for path in machine_paths:
+                yield Route(
+                    system=machine.name,
+                    source=path.source,
+                    target=path.target,
+                    kind=path.kind,
+                    names=list(path.names),
+                    bandwidth_Bps=path.bandwidth_Bps,
+                    duplex_Bps=path.duplex_Bps,
+                    latency_s=path.latency_s,
+                    limiting_link=path.limit,
+                )
 
 
 @dataclass(frozen=True)
@@ -197,7 +216,16 @@ class Ranked:
             many = len(ranking.choices) > MANY
             with progress.counting("choices of GPUs", len(ranking.choices)) if many else nullcontext() as advance:
                 for choice in ranking.choices:
-                    yield _choice(ranking, choice)
+                    yield GpuChoice(
+                        system=ranking.machine.name,
+                        collective=ranking.collective,
+                        library=choice.plan.library,
+                        size_bytes=ranking.size_bytes,
+                        devices=list(choice.devices),
+                        busbw_Bps=choice.busbw_Bps,
+                        limiting_link=choice.plan.cost(ranking.size_bytes).limiting_link,
+                        command=choice.command,
+                    )
                     if advance:
                         advance(1)
 
@@ -317,15 +345,10 @@ def place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan], counted: boo
         gpus = f"{drawings.gpu_ids(plan.devices)} of "
     elif not counted and len({len(other.devices) for other in plans}) == 1:
         gpus = ""
-    network = f" over {network_of(plan)}" if len(set(map(network_of, of_system))) > 1 else ""
+    network = f" over {plan.system.network}" if len({other.system.network for other in of_system}) > 1 else ""
     library = f" with {plan.library}" if len({other.library for other in plans}) > 1 else ""
     transport = f", transport={plan.transport}" if len({other.transport for other in plans}) > 1 else ""
     return f"{gpus}{plan.system.name}{network}{library}{transport}"
-
-
-def network_of(plan: CollectivePlan) -> str:
-    """What joins the nodes of its system; "" of one node."""
-    return plan.system.equal.network if plan.system.equal else ""
 
 
 def collective_answer(cost: CollectiveCost) -> str:
@@ -517,16 +540,6 @@ def links_of(machine: System, transport: Transport) -> SystemLinks:
     )
 
 
-def _pair_costs(machine: System, transport: Transport, ways: Sequence[DescribedPair], size_bytes: int) -> PairCosts:
-    return PairCosts(
-        system=machine.name,
-        transport=transport,
-        size_bytes=size_bytes,
-        pairs=[_pair_at_size(machine, way, size_bytes) for way in ways],
-        error_source=costs.SOURCE,
-    )
-
-
 def _pair_at_size(machine: System, way: DescribedPair, size_bytes: int) -> PairAtSize:
     path, cost = way.path, costs.pair_cost(way.path, size_bytes)
     error = costs.error_of(machine.name, path.kind, "one-way", size_bytes)
@@ -542,20 +555,6 @@ def _pair_at_size(machine: System, way: DescribedPair, size_bytes: int) -> PairA
         pair_class=way.name,
         error=error.mean,
         error_q90=error.q90,
-    )
-
-
-def _route(machine: System, path: paths.Path) -> Route:
-    return Route(
-        system=machine.name,
-        source=path.source,
-        target=path.target,
-        kind=path.kind,
-        names=list(path.names),
-        bandwidth_Bps=path.bandwidth_Bps,
-        duplex_Bps=path.duplex_Bps,
-        latency_s=path.latency_s,
-        limiting_link=path.limit,
     )
 
 
@@ -600,16 +599,3 @@ def closing_command(plan: CollectivePlan, size_bytes: int) -> str:
     nodes = f" nodes={plan.system.nodes}" * (plan.system.nodes > 1)
     sizes = ",".join(size_text(size).replace(" ", "") for size in (size_bytes // 4, size_bytes, 4 * size_bytes) if size)
     return f"resnetx bench{nodes} collective={plan.collective} gpus={len(plan.devices)} size={sizes}"
-
-
-def _choice(ranked: Ranking, choice: GpuSubset) -> GpuChoice:
-    return GpuChoice(
-        system=ranked.machine.name,
-        collective=ranked.collective,
-        library=choice.plan.library,
-        size_bytes=ranked.size_bytes,
-        devices=list(choice.devices),
-        busbw_Bps=choice.busbw_Bps,
-        limiting_link=choice.plan.cost(ranked.size_bytes).limiting_link,
-        command=choice.command,
-    )

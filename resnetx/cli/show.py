@@ -30,7 +30,8 @@ from rich.text import Text
 
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.errors import UNSHOWN, on_one_line, visible
-from resnetx.progress import SKIPPED, Counter, Logged
+from resnetx.progress import SKIPPED, Counter
+from resnetx.progress import Progress as Reports
 from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column, parted
 from resnetx.units import duration
 
@@ -118,6 +119,12 @@ def more(text: str = "") -> None:
     parts = [part for part in text.split("; ") if not (_screen.stored and part.endswith("out=FOLDER"))]
     if text and (parts or _screen.assumed):
         say(f"more: {'; '.join([*parts, *_screen.assumed])}")
+
+
+def rest(hidden: Sequence[str], then: str = "") -> None:
+    """The line `more` of a screen that has left something out, and has a page."""
+    behind = f"{', '.join(hidden)}: --all" if hidden and not _screen.everything else ""
+    more("; ".join(filter(None, [behind, then, "page: out=FOLDER"])))
 
 
 FEW_SKIPPED = 2  # files of which each is told
@@ -516,7 +523,7 @@ def _keep_skipped(text: str) -> bool:
     return kept
 
 
-class Quiet(Logged):
+class Quiet(Reports):
     """Warnings alone, as with -q; what is skipped in one go, before the answer."""
 
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
@@ -529,7 +536,7 @@ class Quiet(Logged):
         _screen.assumed.append(text)
 
 
-class Terminal:
+class Terminal(Reports):
     """Notes and progress of `resnetx.progress`, on standard error."""
 
     @property

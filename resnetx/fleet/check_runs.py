@@ -21,6 +21,7 @@ from resnetx.errors import ConfigError
 from resnetx.fleet.outliers import Tried, fault_of
 from resnetx.host import cores, node_name
 from resnetx.launching import Launch
+from resnetx.measure import probes
 from resnetx.measure.launch import launcher, slurm, write
 from resnetx.measure.study_runs import check_known_code
 from resnetx.record import BenchFile, Ended, RunFile, RunFolder, TaskFile, TaskRecord
@@ -300,6 +301,7 @@ def together(placed: Sequence[Placed[Ended]]) -> list[Ended]:
 # Of the time that is left, what the runs of single nodes may take: one that hangs leaves some for the others.
 SHARES: dict[Measure, float] = {"all-reduce": 0.4, "training": 0.6, "pair": 1.0}
 
+T = TypeVar("T")
 Pairs = list[tuple[str, str]]
 Judge = Callable[[TaskRecord, int], TaskRecord]  # a record of so many nodes, beside what the description allows
 
@@ -373,21 +375,7 @@ class CheckRuns:
         return max(alike or (seconds for _, seconds in ended), default=0.0)
 
 
-# Rounds of pairs: everything meets everything else once, and in one round nothing meets two others.
-#
-# Round-robin by the circle method: one stays, the others move on by a place each round (R. Lucas, "Récréations
-# mathématiques", 1883). N nodes need N - 1 rounds of N / 2 pairs; an odd number needs N, in each of which one pauses.
-
-T = TypeVar("T")
-
-
 def rounds(nodes: Sequence[T]) -> list[list[tuple[T, T]]]:
     """All pairs, each in the order of `nodes`, in rounds of disjoint ones; none of fewer than two nodes."""
-    places = list(range(len(nodes) + len(nodes) % 2))  # the last one of an odd number is a pause
-    found = []
-    for _ in places[1:]:
-        met = zip(places[: len(places) // 2], reversed(places), strict=False)
-        pairs = sorted((min(pair), max(pair)) for pair in met)
-        found.append([(nodes[a], nodes[b]) for a, b in pairs if b < len(nodes)])
-        places = [places[0], places[-1], *places[1:-1]]
-    return [each for each in found if each]
+    found = [[(nodes[a], nodes[b]) for a, b in sorted(pairs)] for pairs in probes.rounds(len(nodes))]
+    return [pairs for pairs in found if pairs]

@@ -57,7 +57,7 @@ class ListedGpu:
 
     index: int
     name: str  # "NVIDIA GeForce RTX 3090"
-    pci_bus_id: str  # "00000000:1b:00.0", as NVML writes it
+    pci_bus_id: str  # "00000000:1b:00.0", as NVML writes it; "": not said
     host: str = ""  # "": not said
     device: int | None = None  # its number on its host; None: `index`
 
@@ -75,11 +75,12 @@ class CopyTable:
     wrong: str = ""  # results that were not what they should be, in words
 
 
-def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[float]]:
+def matrix_below(file: File, lines: Sequence[str], title: int, may_be_cut: bool = False) -> list[list[float]]:
     r"""The matrix below the line of its title: a heading ("D\D 0 1", or numbers alone), then a line for each row.
 
     Each row comes without its number; a cell without a figure ("N/A") is NaN. [] where no matrix follows. A row that
-    has not one cell for each column of the heading is an error: nobody knows which column a figure is of.
+    has not one cell for each column of the heading is an error: nobody knows which column a figure is of. One that the
+    text ends in is one, too, or is left out (`may_be_cut`).
     """
     below = (
         (index, words)
@@ -92,8 +93,9 @@ def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[floa
     for place, words in below if columns else ():
         if len(words) < 2 or words[0] != str(len(rows)) or len(rows) >= MOST_PLACES:
             break
-        last = len(rows) == columns - 1 and not "".join(lines[place + 1 :]).strip()
-        if last and len(words) <= columns:
+        if len(words) <= columns and not "".join(lines[place + 1 :]).strip():
+            if may_be_cut:
+                break
             raise file.error(f"line {place + 1}: the file ends within a row of its last matrix; it has been cut off")
         if len(words) != columns + 1:
             raise file.error(

@@ -76,13 +76,17 @@ def parse_p2p_test(file: File, text: str, size_bytes: int | None) -> CopyTable:
     rows = [
         row
         for index, title in _titles(lines)
-        for row in _of_matrix(title, matrix_below(file, lines, index), size, newer, apart)
+        for row in _of_matrix(title, matrix_below(file, lines, index, may_be_cut=True), size, newer, apart)
         if row.usable
     ]
     if not rows:
         raise file.error("no matrix of it is one of p2pBandwidthLatencyTest (Unidirectional P2P=Enabled Bandwidth ...)")
     listed = devices(text)
-    cut = [" ".join(title[0].split()) for index, title in _titles(lines) if _is_cut(matrix_below(file, lines, index))]
+    cut = [
+        " ".join(title[0].split())
+        for index, title in _titles(lines)
+        if _is_cut(matrix_below(file, lines, index, may_be_cut=True))
+    ]
     notes = [] if size_bytes else [f"the file does not say how large copies are: {size} bytes, as the program has it"]
     notes += [f"{title} has fewer rows than columns: the text has been cut off" for title in cut[:1]]
     return CopyTable(
@@ -285,13 +289,18 @@ class _Written(msgspec.Struct):
 
 def parse_nvbandwidth(file: File, content: bytearray, size_bytes: int | None) -> CopyTable:
     """The pairs of a file of JSON. `size_bytes`: of the copies; None: what it says, or the program's default."""
-    written: _Written = decode(replace(file, what="the JSON of nvbandwidth"), content, _Written)
+    written = decode(replace(file, what="the JSON of nvbandwidth"), content, _Written)
     return _table(file, written.nvbandwidth, size_bytes)
 
 
 def parse_text(file: File, text: str, size_bytes: int | None) -> CopyTable:
     """The same of printed text, which may hold the output of several calls."""
-    return _table(file, _printed(file, text.splitlines()), size_bytes)
+    results = _printed(file, text.splitlines())
+    if not results.testcases:
+        raise file.error(
+            "has no matrix of nvbandwidth, as where its sums alone were kept; expected all that it printed"
+        )
+    return _table(file, results, size_bytes)
 
 
 def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
@@ -333,10 +342,10 @@ def _size(results: _Results, size_bytes: int | None) -> tuple[int, list[str]]:
 
 
 _LISTED = re.compile(
-    r"(?:Process (?P<process>\d{1,4}) \((?P<host>[^)]{1,255})\): device )?(?P<index>\d{1,4}): (?P<name>[^()]{1,100}) "
-    r"\((?P<domain>[0-9a-f]{1,8}):(?P<bus>[0-9a-f]{1,2})(?::(?P<device>[0-9a-f]{1,2}))?\)",
+    r"(?:Process (?P<process>\d{1,4}) \((?P<host>[^)]{1,255})\): device )?(?P<index>\d{1,4}): (?P<name>[^()]{1,100}?)"
+    r"(?: \((?P<domain>[0-9a-f]{1,8}):(?P<bus>[0-9a-f]{1,2})(?::(?P<device>[0-9a-f]{1,2}))?\)|\s*\Z)",
     re.I,
-)  # of tests between nodes, by the processes that their matrices number
+)  # of tests between nodes, by the processes that their matrices number; the first versions print no addresses
 
 
 def _gpu(line: str) -> ListedGpu | None:
@@ -344,7 +353,8 @@ def _gpu(line: str) -> ListedGpu | None:
     match = _LISTED.search(line)
     if match is None or (index := int(match["process"] or match["index"])) >= MOST_PLACES:
         return None
-    address = f"{match['domain']:0>8}:{match['bus']:0>2}:{match['device'] or 0:0>2}.0".lower()
+    bus = match["bus"]
+    address = f"{match['domain']:0>8}:{bus:0>2}:{match['device'] or 0:0>2}.0".lower() if bus else ""
     return ListedGpu(index, match["name"].strip(), address, match["host"] or "", int(match["index"]))
 
 

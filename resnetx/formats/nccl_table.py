@@ -154,6 +154,10 @@ class Row:
         counted = [half.wrong for half in self.halves if half.wrong is not None]
         return sum(counted) if counted else None
 
+    @property
+    def unchecked_in_place(self) -> bool:
+        return self.inside is not None and self.inside.wrong is None
+
     def rounded_badly(self, ranks: int) -> bool:
         """Whether its largest error is above what its version takes for rounding."""
         most = _ROUNDING.get(self.type or "", 0.0) * max(1, ranks - 1)
@@ -225,9 +229,16 @@ class RowReading:
 
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_UNCHECKED_IN_PLACE = (
+    "alltoall",
+    "sendrecv",
+)  # since 2022 their #wrong in place is N/A (reportErrors = in_place ? 0 : 1)
 
 
 def _may_be(operation: Operation, row: Row) -> bool:
+    counted = row.out is not None and row.inside is not None and row.out.wrong is not None
+    if counted and row.unchecked_in_place != (operation.name in _UNCHECKED_IN_PLACE):
+        return False
     if row.root is not None and (row.root >= 0) != (operation.name in _ROOTED):
         return False
     if row.redop in (None, "none"):

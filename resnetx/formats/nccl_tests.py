@@ -185,7 +185,7 @@ class _Written(msgspec.Struct):
 def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     if other := logs.of_json(content, "bench"):
         raise file.error(f"is of {other}; expected results of nccl-tests")
-    written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
+    written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     if any(
         half and half.cpu_time is not None
         for result in written.results
@@ -250,6 +250,11 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         raise file.error("its busbw is 0, as of one rank alone; several need nccl-tests built with MPI=1, or -g")
     fitting = tuple(read.candidates)
     name = _collective(file, table, read, collective)
+    if table.ranks.count == 1 and gpus is None and read.factor.has(1) and name != "allreduce":
+        raise file.error(
+            "it lists one rank, which sends nothing to others; several need nccl-tests built with MPI=1, or -g; where "
+            "the list is shortened, gpus= says how many there were"
+        )
     count, note = _ranks(file, table.ranks, read, name, gpus)
     return NcclTests(
         rows=tuple(

@@ -24,14 +24,14 @@ MAX_DEVICES = 512  # of a matrix: a rack of 72 GPUs and its network cards is far
 _ESCAPE = re.compile(r"(?:\x1b|␛|\^\[|\\e|\\033|\\x1b)?\[[0-9;]{0,10}m|\x1b[\[(][0-9;?]{0,10}[A-Za-z]")
 _NOTE = re.compile(r"\([^()]{0,200}\)")  # behind a label: GPU0 (Tesla P100)
 # Some copies have lost what stood between the names of the header: GPU0GPU1mlx5_0.
-_GLUED = re.compile(r"GPU\d{1,4}(?=[A-Za-z])|(?:NIC|mlx\d_)\d{1,3}(?=GPU\d|NIC\d|mlx\d)|.+")
+_GLUED = re.compile(r"GPU\d{1,4}(?=[A-Za-z])|(?:NIC|mlx\d_)\d{1,3}(?=GPU\d|NIC\d|mlx\d|CPU\Z)|.+")
 _APART = re.compile(r"\bGPU\s(?=\d{1,4}(?!\d*:))")  # GPU 0; of nvidia-smi -L, GPU 0: is no label
 _GPU = re.compile(r"GPU\d{1,4}")
 _CARD = re.compile(r"(?:NIC\d|mlx\d|hfi\d|rdmap\d|bnxt_re|roce|irdma|qedr|efa_?\d|ib\d)[\w.-]*")
 _LEGEND = ("X", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "PSB", "OK", "CNS", "GNS", "TNS", "NS", "DR")  # of cells
 _CELL = re.compile(rf"{'|'.join(sorted(_LEGEND, key=len, reverse=True))}|NV[1-9]\d{{0,2}}")
 _CPUS = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
-_OF_GPU = re.compile(r"^\s*GPU\s*\[?\d{1,4}\]?\s*:")  # a line about one GPU: GPU[0] : ..., GPU 0: ..., GPU 0  : ...
+_OF_GPU = re.compile(r"^\s*GPU\s*\[?\d{1,4}(?:,\d{1,4})*\]?\s*:")  # GPU[0] : ..., GPU 0: ..., GPU 0,1: ...
 _FIELD = {"CPU", "NUMA", "GPU", "Affinity", "ID"}  # words of the headers behind the columns of devices
 _PROMPT = re.compile(r"^\s*(?:\S{0,100}[$#%>]\s+|[$#>]\s*)?(?:\S*/)?(?:nvidia-smi|rocm-smi|amd-smi)\b")
 
@@ -342,7 +342,7 @@ def _weight(file: File, matrix: DeviceMatrix | None, one: str, other: str) -> in
 #
 # NVLink hides what lies between two GPUs on PCIe: cells of network cards and the affinity of CPUs tell a part of it.
 # The text names no GPU, no rate and no generation. A text may hold several answers: of `nvidia-smi nvlink -s`, and the
-# names of GPUs as `-L`, `-q` and plain `nvidia-smi` have them, too.
+# names of GPUs as `-L`, `-q`, plain `nvidia-smi` and `lspci` have them, too.
 #
 # Reference: nvidia-smi(1), the legends below its matrices.
 
@@ -378,9 +378,12 @@ class NvlinkPorts:
 
 
 def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
-    """The links of each GPU; refuses what other switches say of links."""
+    """The links of each GPU, but of one whose lines are not all there; refuses what other switches alone say of links.
+
+    Links are numbered from 0. A line that stands for several (...), or a text that is cut off, leaves out some of them.
+    """
     rates: dict[int, dict[int, float | None]] = {}
-    gpu = None
+    gpu, of_another = None, 0
     for number, line in enumerate(lines, 1):
         if match := _NVIDIA_GPU.match(line):
             gpu = int(match[1])
@@ -389,28 +392,22 @@ def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
         elif link := _LINK.match(line):
             if gpu is None:
                 raise file.error("a link without its GPU; expected the line with its name above, as GPU 0: ...", number)
+            rate = _RATE.fullmatch(link[2].strip())
+            if "inactive" not in link[2].lower() and (rate is None or not float(rate[1])):
+                of_another = of_another or number
+                continue
             of_gpu = rates.setdefault(gpu, {})
             if int(link[1]) in of_gpu or len(of_gpu) >= MOST_LINKS:
-                raise _of_another_switch(file, number)
-            of_gpu[int(link[1])] = _rate_Bps(file, link[2], number)
-    return {gpu: _ports(links) for gpu, links in rates.items()}
-
-
-def _rate_Bps(file: File, said: str, number: int) -> float | None:
-    """None: inactive."""
-    if "inactive" in said.lower():
-        return None
-    rate = _RATE.fullmatch(said.strip())
-    if rate is None or not float(rate[1]):
-        raise _of_another_switch(file, number)
-    return float(rate[1]) * 1e9
-
-
-def _of_another_switch(file: File, number: int) -> FileError:
-    return file.error(
-        "links without their rates, as other switches of nvidia-smi nvlink print them; expected nvidia-smi nvlink -s",
-        number,
-    )
+                raise file.error(f"link {link[1]} of GPU {gpu} again; expected nvidia-smi nvlink -s once", number)
+            of_gpu[int(link[1])] = float(rate[1]) * 1e9 if rate else None
+    if of_another and not rates:
+        raise file.error(
+            "links without their rates, as other switches of nvidia-smi nvlink print them; expected nvidia-smi nvlink "
+            "-s",
+            of_another,
+        )
+    most = max(map(len, rates.values()), default=0)
+    return {gpu: _ports(links) for gpu, links in rates.items() if not links or [*links] == [*range(most)]}
 
 
 def _ports(links: dict[int, float | None]) -> NvlinkPorts:
@@ -428,12 +425,18 @@ _UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagona
 # One node of CPUs, and those of the memory of its GPUs, of which each may be divided into several: GB200 lists 0,2-17.
 _MEMORY_NODES = re.compile(r"\d{1,6},(\d{1,6})-(\d{1,6})")
 _LEAST_MEMORY_NODES = 4  # fewer may be of CPUs
-_LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*(?:\)?\s*\Z|\).{0,200}\Z)|\Z)")
+_LISTED = re.compile(r"^\s*GPU (\d{1,4}(?:,\d{1,4})*): (.{1,100}?)\s*(?:\(UUID: [^)]*(?:\)?\s*\Z|\).{0,200}\Z)|\Z)")
 # Of plain nvidia-smi: its number, name, persistence mode or driver model, and address; a long name ends in dots.
 _IN_TABLE = re.compile(
     r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"
 )
 _IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*\Z")
+_IN_LSPCI = re.compile(  # its address, and what stands in brackets behind the chip
+    r"^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible|3D) controller\b.{0,20}: "
+    r"NVIDIA Corporation [^\[]{0,60}\[(?![0-9a-f]{4}:)([^\]]{1,80})\]",
+    re.IGNORECASE,
+)
+_OF_PCI = re.compile(r"\s(?:-mp|--matrix_pci)\b")
 _NVIDIA_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*\Z")
 
 
@@ -448,6 +451,7 @@ class TopoMatrix:
     in_numa: frozenset[str] = frozenset()  # GPUs whose memory is a NUMA node of the host, as beside a Grace CPU
     card_names: dict[str, str] = field(default_factory=dict)  # NIC0 -> mlx5_0
     notes: tuple[str, ...] = ()  # what is missing in the text
+    of_pci: bool = False  # of topo -mp: without NVLink
 
 
 @dataclass(frozen=True)
@@ -494,9 +498,9 @@ def _parsed(file: File, text: str) -> NvidiaSmi:
     for matrix in matrices(file, text):
         if _is_of_peers(matrix):
             peers.append(_peers(file, matrix))
-        elif topo is None:
+        elif topo is None or topo.of_pci:
             topo = _topo(file, matrix, lines)
-        else:
+        elif not _OF_PCI.search(matrix.command):
             raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
     names = _gpu_names(lines)
     ports = nvlink_ports(file, lines)
@@ -517,11 +521,13 @@ def _is_of_peers(matrix: DeviceMatrix) -> bool:
 
 def _gpu_names(lines: Sequence[str]) -> dict[int, str]:
     """GPU -> its name; that of plain nvidia-smi may be cut off, and is then none."""
-    listed = {int(line[1]): line[2] for line in filter(None, map(_LISTED.match, lines))}
+    lists = filter(None, map(_LISTED.match, lines))
+    listed = {int(gpu): line[2] for line in lists for gpu in line[1].split(",")}
     in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
     in_table = {int(line[1]): line[2] for line in filter(None, map(_IN_TABLE.match, lines))}
     short = {gpu: "" if name.endswith("...") else name for gpu, name in in_table.items()}
-    return listed or dict(enumerate(in_query)) or short
+    in_lspci = {line[1]: line[2] for line in filter(None, map(_IN_LSPCI.match, lines))}  # each once, by its address
+    return listed or dict(enumerate(in_query)) or short or dict(enumerate(in_lspci.values()))
 
 
 # ---- topo -m --------------------------------------------------------------------------------------------------------
@@ -539,6 +545,8 @@ def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
             words[row, column] = words[column, row] = word
     legend = {match[1]: match[2] for match in map(_NVIDIA_LEGEND.match, lines) if match}
     affinity, in_numa = _affinity(matrix)
+    of_pci = _OF_PCI.search(matrix.command) is not None
+    without = ["NVLink: topo -mp leaves it out; nvidia-smi topo -m has it"] * of_pci
     return TopoMatrix(
         gpus=tuple(matrix.gpus),
         cards=tuple(matrix.cards),
@@ -546,7 +554,8 @@ def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
         affinity=affinity,
         in_numa=in_numa,
         card_names={name: legend.get(name, name) for name in matrix.cards},
-        notes=tuple(_missing(matrix, words)),
+        notes=(*_missing(matrix, words), *without),
+        of_pci=of_pci,
     )
 
 

@@ -308,7 +308,9 @@ def _product(element: Element) -> str:
     if vendor == "GenuineIntel" and model.isdigit():
         generation = _INTEL.get(int(model[:6]), "")
         return f"Intel CPU, family {family[:6]} model {model[:6]}" + f" ({generation})" * bool(generation)
-    maker = {"AuthenticAMD": "AMD", "HygonGenuine": "Hygon"}.get(vendor, vendor[:40])
+    maker = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD", "HygonGenuine": "Hygon"}.get(vendor, vendor[:40])
+    if maker and not model:  # written by hand
+        return f"{maker} CPU"
     if not maker:
         return {"arm64": "Arm CPU", "ppc64": "POWER CPU"}.get(element.get("arch"), "")
     return f"{maker} CPU, family {family[:6]} model {model[:6]}"

@@ -5,11 +5,12 @@ implement one protocol (`Batches`), so training code does not depend on which on
 and one case of `open_input`.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx import packages
 from resnetx.choices import DaliInput, Input, Sample, SyntheticInput, TokensInput, TorchvisionInput
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Batches(Protocol):
+class Batches(ABC, Iterator["tuple[torch.Tensor, torch.Tensor]"]):
     """An endless iterator of (images, labels).
 
     images: float32 (N, channels, rows, columns) in the memory format of `Share`, or int64 (N, tokens) of sequences;
@@ -31,20 +32,25 @@ class Batches(Protocol):
     file that cannot be decoded raises a `ConfigError` that names it.
     """
 
-    def __iter__(self) -> Iterator["tuple[torch.Tensor, torch.Tensor]"]: ...
-    def __next__(self) -> "tuple[torch.Tensor, torch.Tensor]": ...
-
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """The fields of `record.InputState`, apart from `reads_bytes`."""
 
     def beside_torch_bytes(self) -> int | Unknown:
         """Of a batch, what is copied to the device without an operator of torch."""
+        return 0
 
     def close(self) -> None:
         """Ends threads and processes; no more batches afterwards."""
 
 
 BESIDE_TORCH = "DALI copies to the GPU without torch, which only the CUDA profiler sees"
+
+
+def no_images(why: str, **others: Any) -> dict[str, Any]:
+    """The state of an input that reads none, but for some fields."""
+    none = dict.fromkeys(("images", "classes", "size_bytes", "page_cache_share", "decoder"), Unknown(why))
+    return {**none, "encoded": False, **others}
 
 
 def nothing() -> None:
@@ -80,7 +86,7 @@ def memory_format(channels_last: bool) -> "torch.memory_format":
     return torch.channels_last if channels_last else torch.contiguous_format
 
 
-class SyntheticBatches:
+class SyntheticBatches(Batches):
     """One random batch, made once on the device and used for every step: training without any input work."""
 
     def __init__(self, share: Share) -> None:
@@ -97,28 +103,11 @@ class SyntheticBatches:
         labels_of = (share.batch_size, *share.sample.labels)
         self._batch = images, torch.randint(share.classes, labels_of, generator=generator, device=share.device)
 
-    def __iter__(self) -> "SyntheticBatches":
-        return self
-
     def __next__(self) -> "tuple[torch.Tensor, torch.Tensor]":
         return self._batch
 
     def state(self) -> dict[str, Any]:
-        none = Unknown("synthetic input reads no files")
-        return {
-            "images": none,
-            "classes": none,
-            "size_bytes": none,
-            "encoded": False,
-            "page_cache_share": none,
-            "decoder": none,
-        }
-
-    def beside_torch_bytes(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        """Nothing to end."""
+        return no_images("synthetic input reads no files")
 
 
 def open_for(request: Request, rank: int, device: "torch.device", arrived: Callable[[], None] = nothing) -> Batches:

@@ -31,7 +31,7 @@ from torch.utils.dlpack import from_dlpack
 
 from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import BESIDE_TORCH, Share, folders, jpeg, memory_format
+from resnetx.inputs import BESIDE_TORCH, Batches, Share, folders, jpeg, memory_format
 from resnetx.inputs import folders as order
 from resnetx.record import Unknown
 
@@ -40,7 +40,7 @@ _PROBE_LIMIT_S = 30.0  # for finding the file that made DALI fail among those it
 Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # DALI's input: a path in each row, and labels
 
 
-class DaliBatches:
+class DaliBatches(Batches):
     """One rank's endless batches; see `inputs.Batches`.
 
     What is asked of DALI in Python (order, paths, feeding) is done by a thread of its own, while the step that has
@@ -59,9 +59,6 @@ class DaliBatches:
         self._pipeline: Pipeline | None = _pipeline(input, share, self._given.next, hints)
         self._scheduler = ThreadPoolExecutor(1, "resnetx-dali")
         self._scheduled: Future[None] | None = None
-
-    def __iter__(self) -> "DaliBatches":
-        return self
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
         assert self._pipeline is not None, "the input was closed"
@@ -129,10 +126,7 @@ class _Normalised:
     """
 
     def __init__(self, input: DaliInput, share: Share) -> None:
-        recipe = folders.RECIPES[input.recipe]
-        # One value for each byte of a row of pixels: broadcasting three is five times slower on a CPU.
-        self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
-        self._shift = -torch.tensor(recipe.mean, device=share.device).repeat(share.image_size) * self._scale
+        self._scale, self._shift = folders.RECIPES[input.recipe].for_rows(share)
         self._format = memory_format(share.channels_last)
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:

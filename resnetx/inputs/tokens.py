@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from resnetx.choices import Sample, TokensInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import Share, folders
-from resnetx.record import Unknown
+from resnetx.inputs import Batches, Share, folders, no_images
 
 if TYPE_CHECKING:
     import torch
@@ -28,19 +27,15 @@ AT_ONCE = 2**20  # tokens that are made, or looked through, at a time
 Tokens = NDArray[np.uint16]
 
 
-class TokenBatches:
+class TokenBatches(Batches):
     """One rank's endless batches; see `inputs.Batches`."""
 
     def __init__(self, input: TokensInput, share: Share) -> None:
-
         self._share, self._path = share, Path(input.file)
         self._cached_share = folders.resident_share([self._path])
         self._tokens = _mapped(self._path)
         self._length = share.sample.shape[0]
         self._order = folders.batches(_sequences(self._tokens, self._length), share)
-
-    def __iter__(self) -> "TokenBatches":
-        return self
 
     def __next__(self) -> "tuple[torch.Tensor, torch.Tensor]":
         import torch
@@ -54,21 +49,8 @@ class TokenBatches:
         return read[:, :-1].contiguous(), read[:, 1:].contiguous()
 
     def state(self) -> dict[str, Any]:
-        none = Unknown("tokens are no images")
-        return {
-            "images": none,
-            "classes": none,
-            "size_bytes": self._tokens.nbytes,
-            "encoded": False,
-            "page_cache_share": self._cached_share,
-            "decoder": none,
-        }
-
-    def beside_torch_bytes(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        """Nothing to end."""
+        size_bytes, cached_share = self._tokens.nbytes, self._cached_share
+        return no_images("tokens are no images", size_bytes=size_bytes, page_cache_share=cached_share)
 
 
 def check(path: Path, sample: Sample, batch_size: int, gpus: int) -> None:

@@ -29,14 +29,14 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.host import dying_with
-from resnetx.inputs import Share, folders, jpeg, memory_format
+from resnetx.inputs import Batches, Share, folders, jpeg, memory_format
 from resnetx.inputs import folders as order
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)
 Told = tuple[int, str, int]  # an image's number, its file below the root, and its label
 
 
-class TorchvisionBatches:
+class TorchvisionBatches(Batches):
     """One rank's endless batches; see `inputs.Batches`."""
 
     def __init__(self, input: TorchvisionInput, share: Share) -> None:
@@ -45,9 +45,7 @@ class TorchvisionBatches:
         self._cached_share = folders.cached_share(self._tree)
         self._arrived = share.arrived
         self._format = memory_format(share.channels_last)
-        # One value per byte of a row of pixels: broadcasting three values is five times slower on a CPU.
-        self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
-        self._shift = -torch.tensor(recipe.mean, device=share.device).repeat(share.image_size) * self._scale
+        self._scale, self._shift = recipe.for_rows(share)
         self._reading = _Reading(input.threads)
         method = _start_method(share.device)
         multiprocessing.set_forkserver_preload([__name__])
@@ -67,9 +65,6 @@ class TorchvisionBatches:
                 )
             )
         self._ahead = _CopiedAhead(self._read, share) if share.device.type == "cuda" else None
-
-    def __iter__(self) -> "TorchvisionBatches":
-        return self
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
         if self._ahead is not None:
@@ -95,9 +90,6 @@ class TorchvisionBatches:
 
     def state(self) -> dict[str, Any]:
         return folders.state(self._tree, self._cached_share, "cpu")
-
-    def beside_torch_bytes(self) -> int:
-        return 0
 
     def close(self) -> None:
         self._loader = self._ahead = None  # its processes end with the last reference

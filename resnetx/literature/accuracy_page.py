@@ -52,7 +52,8 @@ FITTED = f"""## What was fitted to what
   drives all GPUs of a node was chosen so that it holds the rates above.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
-  How much longer a host may take, and that of programs that decode, was chosen with the steps of all machines in sight.
+  How much longer a host may take, and that of programs that decode, was chosen with the steps of all machines in sight;
+  the rating of a CPU at which they hold is that of Zeus's host of A40s.
   What going parallel costs was chosen on the rows that say so.
   Those of resnetx's own loop were chosen on four networks that one H100 trained (`{host_step.OWN_ON}`).
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.

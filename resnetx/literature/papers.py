@@ -28,14 +28,13 @@ from resnetx.literature.claim_checks import Selection
 from resnetx.literature.claim_items import COPIES, TRAFFIC, Traffic, of_points, of_traffic
 from resnetx.literature.claims import PAPERS, Case, Claims, check_paper, left_to_the_paper, of_messages, published
 from resnetx.literature.explanations import with_causes, with_statements
+from resnetx.literature.steered_page import steer_owned, tensorflow_variables_bytes
 from resnetx.operations import OPERATIONS
 from resnetx.record import SCHEMA
 from resnetx.record.comparisons import CheckedClaim, CollectivePoint, CopyPoint, SystemComparison, SystemPoint
 from resnetx.record.literature import CheckedPapers, UncheckedStatement
 from resnetx.record.prediction import PredictedPoint
 from resnetx.reporting.compared_systems import compare_systems, side_by_side
-from resnetx.steering import steered_traffic
-from resnetx.steering.steered_traffic import steer_owned
 from resnetx.workloads import table
 from resnetx.workloads.counts import variables_bytes
 
@@ -213,7 +212,7 @@ def _variables(stated: Claims) -> Iterator[tuple[str, list[int]]]:
         request = request_from(compose({**workload, "gpus": 1}))
         yield request.model.label, variables_bytes(table(request.model, request.image_size))
     for name in stated.networks:
-        yield name, steered_traffic.tensorflow_variables_bytes(name)
+        yield name, tensorflow_variables_bytes(name)
 
 
 def _path(machine: System, way: Sequence[int], case: Case) -> paths.Path:

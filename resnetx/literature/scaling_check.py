@@ -185,7 +185,8 @@ class ScalingCase:
         of, gpu = self.series, self.point.deployment.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
         modelled = compute.by_roofline(model, tuple(of.layers), of.image_size, images, of.precision, gpu)
-        host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision)
+        rating = host_step.rated(self.point.deployment.system, 0)
+        host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision, rating=rating)
         step = compute.launched_by_roofline(modelled, images, host)
         return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))
 
@@ -331,7 +332,13 @@ class BatchPair:
 
     def predicted(self) -> LaunchedStep:
         decoding = self.of.input == "loader"
-        host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32", decoding=decoding)
+        host = assumed(
+            self.of.layers,
+            self.of.framework,
+            self.of.precision or "fp32",
+            decoding=decoding,
+            rating=self.of.rating,
+        )
         rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
         return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=decoding)
 

@@ -4,20 +4,36 @@ python -m resnetx.literature.steered_page     # a minute; after any change of st
 """
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from resnetx import workloads
-from resnetx.choices import AlexNetSettings, GoogLeNetSettings, Model, ResNetXSettings, Torchvision
+from resnetx.choices import (
+    AlexNet32Settings,
+    AlexNetSettings,
+    GoogLeNetSettings,
+    Model,
+    ModelChoice,
+    NasNetSettings,
+    ResNet20Settings,
+    ResNet110Settings,
+    ResNetXSettings,
+    Torchvision,
+)
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.system import load
+from resnetx.interconnect.collectives import traffic
+from resnetx.interconnect.systems import changed_systems
+from resnetx.interconnect.systems.system import System, load
 from resnetx.record.topologies import Steering
 from resnetx.settings.files import CONFIGS
-from resnetx.steering import steered_traffic
+from resnetx.steering.link_units import best, receivers_added, steering_problem, total_rtl
 from resnetx.steering.steer import steer
-from resnetx.steering.steered_traffic import OWNERS, steer_owned
+from resnetx.steering.steered_traffic import OWNERS
 from resnetx.table import table
-from resnetx.workloads.counts import variables_bytes
+from resnetx.workloads import tables
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, variables_bytes
 
 NODE = "dgx1-v100"
 MODELS: list[tuple[Model, int]] = [
@@ -80,7 +96,7 @@ def page() -> str:
 def savings() -> Iterator[str]:
     """The table of savings, with the geometric means of the paper's networks."""
     of_models = {model.label: variables_bytes(workloads.table(model, size)) for model, size in MODELS}
-    of_paper = {name: steered_traffic.tensorflow_variables_bytes(name) for name in steered_traffic.NAMES}
+    of_paper = {name: tensorflow_variables_bytes(name) for name in NAMES}
     machine = load(NODE)
     rows, saved = [], dict[tuple[str, str], float]()
     for name, sizes in {**of_paper, **of_models}.items():
@@ -148,6 +164,115 @@ def _change(steering: Steering) -> str:
     if before is None or after is None:
         return "no memory"
     return "." if abs(after / before - 1) < SAME else f"{100 * (after / before - 1):+.1f}%"
+
+
+# ---- TensorFlow's variables ------------------------------------------------------------------------------------------
+# Steering as Anderson et al. 2018 did it: TensorFlow's variables on a described node, one network after the other.
+
+
+@dataclass(frozen=True)
+class OwnedVariables:
+    """What variables that GPUs own send over links, and what steering for that saves."""
+
+    peer_bytes: float
+    rtl_saved: float  # share of the total
+    receivers_added: int  # of the GPU that needs most
+    rtl_evaluations: int
+
+
+def steer_owned(machine: System, sizes_bytes: Sequence[float], pattern: str) -> OwnedVariables:
+    """Steering for one step. `pattern`: who owns variables, an entry of `OWNERS`; flows without a link are left out."""
+    units = changed_systems.connectivity(machine)
+    gpus = len(units)
+    sent = traffic.through_owners(sizes_bytes, OWNERS[pattern](sizes_bytes, gpus), gpus)
+    sent = traffic.over_links(sent, [[count > 0 for count in row] for row in units])
+    problem = steering_problem(sent, units)
+    steered = best(problem)
+    assert steered.evaluations is not None, "no receivers are limited"
+    return OwnedVariables(
+        peer_bytes=sum(map(sum, sent)),
+        rtl_saved=1 - total_rtl(sent, steered.units) / total_rtl(sent, units),
+        receivers_added=max(receivers_added(problem, steered.units)),
+        rtl_evaluations=steered.evaluations,
+    )
+
+
+# The variables of the networks of TensorFlow's benchmarks, in the order in which they are created.
+#
+# Anderson et al. 2018 trained these; how variables are shared out among GPUs depends on their sizes and order alone.
+# From tf_cnn_benchmarks (models/alexnet_model.py, resnet_model.py, densenet_model.py and vgg_model.py, 2018), whose
+# classifiers have one output more than there are classes. But for that, most are models whose tables are kept; NASNet's
+# layers stand in the order of nasnet_utils.py. MobileNet is torchvision's MobileNetV2: which version the paper trained,
+# it does not say. DenseNet's convolutions have biases here, and the AlexNet of Flowers wider layers.
+
+CIFAR_OUTPUTS, FLOWERS_OUTPUTS = 10 + 1, 5 + 1  # classes, and one for the background
+
+
+def tensorflow_variables_bytes(name: str) -> list[int]:
+    """The gradient of each trainable variable, in fp32."""
+    return [BYTES_PER_PARAMETER * elements for elements in _NETWORKS[name]()]
+
+
+def _conv(channels_in: int, channels: int, side: int) -> Iterator[int]:
+    yield side * side * channels_in * channels
+    yield channels
+
+
+def _affine(inputs: int, outputs: int) -> Iterator[int]:
+    yield inputs * outputs
+    yield outputs
+
+
+def _densenet(layers: int, growth: int = 12) -> Iterator[int]:
+    """Three dense blocks of so many layers, with a transition between two of them."""
+    yield from _conv(3, 16, 3)
+    channels = 16
+    for block in range(3):
+        for _ in range(layers):
+            yield from (channels, channels)  # the normalisation comes first
+            yield from _conv(channels, growth, 3)
+            channels += growth
+        yield from (channels, channels)
+        if block < 2:
+            yield from _conv(channels, channels, 1)
+    yield from _affine(channels, CIFAR_OUTPUTS)
+
+
+def _large_alexnet() -> Iterator[int]:
+    """For images of 224 pixels."""
+    yield from _conv(3, 64, 11)
+    yield from _conv(64, 192, 5)
+    yield from _conv(192, 384, 3)
+    yield from _conv(384, 384, 3)
+    yield from _conv(384, 256, 3)
+    yield from _affine(256 * 6 * 6, 4096)
+    yield from _affine(4096, 4096)
+    yield from _affine(4096, FLOWERS_OUTPUTS)
+
+
+def _with_classifier(model: ModelChoice, inputs: int, outputs: int) -> Iterator[int]:
+    """A network whose table is kept, with another classifier."""
+    layers = tables.kept(model, model.image_size)
+    assert layers is not None, f"the table of {model.label} is kept"
+    *others, _, _ = [elements for layer in layers for elements in layer.parameters]
+    yield from others
+    yield from _affine(inputs, outputs)
+
+
+_NETWORKS: dict[str, Callable[[], Iterator[int]]] = {
+    "AlexNet on CIFAR-10": partial(_with_classifier, AlexNet32Settings(classes=10), 192, CIFAR_OUTPUTS),
+    "ResNet-20 on CIFAR-10": partial(_with_classifier, ResNet20Settings(classes=10), 64, CIFAR_OUTPUTS),
+    "ResNet-110 on CIFAR-10": partial(_with_classifier, ResNet110Settings(classes=10), 64, CIFAR_OUTPUTS),
+    "DenseNet-40 on CIFAR-10": partial(_densenet, 12),
+    "DenseNet-100 on CIFAR-10": partial(_densenet, 32),
+    "NASNet on CIFAR-10": partial(_with_classifier, NasNetSettings(classes=10), 768, CIFAR_OUTPUTS),
+    "AlexNet on Flowers": _large_alexnet,
+    "VGG-16 on Flowers": partial(_with_classifier, Torchvision(name="vgg16", classes=1000), 4096, FLOWERS_OUTPUTS),
+    "MobileNet on Flowers": partial(
+        _with_classifier, Torchvision(name="mobilenet_v2", classes=1000), 1280, FLOWERS_OUTPUTS
+    ),
+}
+NAMES = tuple(_NETWORKS)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, load, parts_table
 from resnetx.loading import own_yaml
+from resnetx.prediction.host_step import rated
 from resnetx.prediction.scenario import StagedClass
 from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
@@ -186,6 +187,7 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whose: str  # sources by the same people are left out together; as in training.yaml, the first words of a source
     text: str
     program: str = ""  # what they ran, where they ran several
+    cpu: str | None = None  # the part that their host has, where they say so and no system of theirs is described
 
 
 class RatedCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -354,6 +356,13 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def text(self) -> str:
         return _steps_file().sources[self.source].text
+
+    @property
+    def rating(self) -> float | None:
+        """Of a thread of its host's CPU; None: nobody says which that is."""
+        if (cpu := _steps_file().sources[self.source].cpu) is not None:
+            return float(parts_table("cpus")[cpu].single_thread.value)
+        return None if self.system is None else rated(load(self.system), 0)
 
     @property
     def what(self) -> str:

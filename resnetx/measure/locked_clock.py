@@ -98,10 +98,9 @@ def _writer_lives() -> bool:
 
 def _noted() -> list[Before]:
     try:
-        notes: list[Before] = read_json(File(PATH, "a note of clocks", _BYTES), list[Before])
+        return read_json(File(PATH, "a note of clocks", _BYTES), list[Before])
     except FileError:
         return []
-    return notes
 
 
 def command(before: Sequence[Before]) -> str:

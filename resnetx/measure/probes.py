@@ -333,7 +333,8 @@ def failed_pairs(count: int, backend: str) -> dict[tuple[int, int], str]:
 def rounds(count: int) -> list[list[tuple[int, int]]]:
     """All pairs of so many devices, in rounds in which each device is in one pair at most, to be tried at once.
 
-    By the circle method of round-robin tournaments: one stays where it is, the others turn.
+    By the circle method of round-robin tournaments: one stays where it is, the others turn (R. Lucas, "Récréations
+    mathématiques", 1883).
     """
     around = [*range(count), *([-1] if count % 2 else [])]  # -1: its partner rests
     found = []

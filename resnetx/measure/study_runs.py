@@ -63,8 +63,7 @@ class PlannedRun:
         """Its record from an earlier start, None if it has none; a `RecordError` if that cannot be read."""
         if not is_file(self.folder.record):
             return None
-        found: TaskRecord = record.read(self.folder.record, self.task.record_type)
-        return found
+        return record.read(self.folder.record, self.task.record_type)
 
     @property
     def settled(self) -> TaskRecord | None:
@@ -194,8 +193,7 @@ def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:
     if not is_file(folder.study):
         return None
     try:
-        study_record: StudyRecord = record.read(folder.study, StudyRecord)
-        return study_record
+        return record.read(folder.study, StudyRecord)
     except RecordError as error:
         unreadable(f"{error}; kept as {_kept(folder).name}")
         return None

@@ -183,13 +183,14 @@ def _launches(point: Point, layers: int) -> list[HostStep]:
     if request is not None and request.graph:  # launched as one
         return [NO_HOST]
     rates = point.workload.rates
-    own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True)
+    rating = host_step.rated(point.deployment.system, point.devices[0])
+    own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True, rating=rating)
     if rates is None:
         return [own.of_part(point.parts)]
     if rates.source == "measured":
         return [own]
     decoding = request is not None and isinstance(request.input, TorchvisionInput)
-    others = host_step.assumed(layers, point.setting.loop, point.workload.precision, decoding=decoding)
+    others = host_step.assumed(layers, point.setting.loop, point.workload.precision, decoding=decoding, rating=rating)
     return [replace(others, loop_s=0.0), own, *([others] if point.parts > 1 else [])]
 
 
@@ -280,7 +281,8 @@ def _launching(step: LaunchedStep) -> str:
     host = step.host
     if host.time_s < LAUNCHING_COUNTS * step.time_s:
         return ""
-    note = f"; its host takes {host.text(step.time_s * (1 + step.slower))} to launch a step"
+    by = f", by its CPU's rating of {host.rating:,.0f}," if host.rating else ""
+    note = f"; its host takes {host.text(step.time_s * (1 + step.slower))}{by} to launch a step"
     if host.waits or step.level < 2:
         return note
     return f"{note}, so that below {step.level:,.0f} images per GPU a step gets hardly shorter"

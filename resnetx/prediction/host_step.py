@@ -6,8 +6,9 @@
 A GPU runs what its host has launched. Eager PyTorch launches a step while the GPU still runs what it has, so that a
 step takes the longer of the two, softly near where they are alike: the 4-norm. Loops of TensorFlow 1 and MXNet wait for
 each step to end, so that its launch comes on top. How long launching takes goes by the host, the program and the
-number of layers, not by the GPU. A host's own time is taken to be within the factors of `SPREAD` of what the
-constants say in nine cases of ten; a trace, a rate at a small batch, or `host_step=` says more.
+number of layers, not by the GPU: where the CPU has a rating of its single thread, in inverse proportion to it. A host's
+own time is taken to be within the factors of `SPREAD` of what that says in nine cases of ten; a trace, a rate at a
+small batch, or `host_step=` says more.
 
 Programs of others have loops that do more than train (loaders, meters, logs): their constants were chosen on the steps
 at batch 1 of one machine (milabench on an H100) and judged on others (`scaling_check`). resnetx's own loop does nothing
@@ -39,16 +40,23 @@ STATED = 1.2  # either way, of a time that the user states: assumed
 LOOP_s, LOOP_PASSES = 20e-3, 120.0
 PASS_s = 39e-6  # of the host, for each pass (forward or backward) over one layer
 CHOSEN_ON = "milabench-h100"  # the source in `results/published/steps.yaml` whose steps at batch 1 set all three
-# Times as long in programs whose loaders decode: the geometric mean of what small steps of five machines take (1.0 on
-# that one, 1.2 to 2.0 on those of Zeus and Gavel); without any one of them it is 1.2 to 1.4.
+# PassMark's rating of a thread of the host that they are of. Nobody names that one's CPU: this is the rating of Zeus's
+# host of A40s, whose smallest steps are as the constants say. Set on Zeus's host of P100s it would be 3,000.
+RATED = 2447.0
+# How many times as long another program may take on a host with a rating, and as short where its loop does not wait. Of
+# 78 rates (one GPU at an eighth of a batch, one batch on several) 92 % or more of each of six machines are within
+# intervals made with 1.6; with 1.4, five of six of one machine.
+RATED_SPREAD = 1.8
+# Times as long in programs whose loaders decode: the geometric mean of what small steps of five machines take is 1.4
+# (1.0 on that one, 1.2 and 1.5 on Zeus's hosts, 1.8 and 1.6 on Gavel's, unrated); without any one of them 1.3 to 1.5.
 DECODING = 1.3
 # Of resnetx's own loop: ResNet/1, /8 and /32 and ResNet-50 in bf16, where their host limited them, within 13 %: 1.2 ms
 # and 62 us there, over AUTOCAST. That fp32 takes so much less is assumed (ResNet-50 in TF32, 32 images: 19 % too long).
 OWN_LOOP_s, OWN_PASS_s, OWN_ON = 1.0e-3, 52e-6, "results/h100/one-gpu"
 AUTOCAST = 1.2  # times as long: tensors are cast
 # Of it, of frameworks that launch a graph as a whole: TensorFlow 1's rates would have less, MXNet's more; of Caffe and
-# CNTK nothing is published.
-GRAPH = 0.5
+# CNTK nothing is published. Chosen on hosts rated 2,141 and 2,145 (DGX-1, DGX A100).
+GRAPH, GRAPH_RATED = 0.5, 2143.0
 GPU_PASS_s = 20e-6  # of the GPU, for each pass, whatever the batch: it has to be started, and filled
 # The same of a step that is a CUDA graph, whose kernels follow each other without a host: ResNet-50 in bf16 on one H100
 # takes 5.0 ms for 8 images and 10.1 for 32 (`results/h100/one-gpu-rest`), 7 to 9 us a pass.
@@ -74,6 +82,7 @@ class HostStep:
     spread: tuple[float, float] = SPREAD  # how many times as short, and as long, it may be, in nine cases of ten
     waits: bool = False  # for each step to end; else it launches the next one meanwhile
     loop_s: float = 0.0  # of it, what its loop does once in a step, however many parts the batch has
+    rating: float | None = None  # of its CPU, from which it is taken; None: it is not, or of any host
 
     def stretched(self, sign: int) -> "HostStep":
         """At its shortest (-1), as it is (0), or at its longest (1)."""
@@ -166,21 +175,36 @@ def longer_s(host_s: float, device_s: float) -> float:
 
 
 def assumed(
-    layers: int, framework: str | None, precision: str, own_loop: bool = False, decoding: bool = False
+    layers: int,
+    framework: str | None,
+    precision: str,
+    own_loop: bool = False,
+    decoding: bool = False,
+    rating: float | None = None,
 ) -> HostStep:
-    """What launching so many layers takes on a host of which nothing is known.
+    """What launching so many layers takes on a host of which no more is known than the rating of its CPU.
 
     `framework`: None for eager PyTorch; `own_loop`: that it is resnetx which trains, and no program of others;
-    `decoding`: that it has loaders on the host's cores.
+    `decoding`: that it has loaders on the host's cores; `rating`: of `rated`.
     """
     passes, waits = 2 * layers, framework in WAITING
     scale = GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0
+    scale *= 1.0 if rating is None else (GRAPH_RATED if waits else RATED) / rating
     if own_loop and framework is None:
-        return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes), loop_s=scale * OWN_LOOP_s)
+        return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes), loop_s=scale * OWN_LOOP_s, rating=rating)
     scale *= DECODING if decoding and not waits else 1.0
     loop_s = scale * LOOP_s * -math.expm1(-passes / LOOP_PASSES)
     spread = WAITING_SPREAD if waits else SPREAD
-    return HostStep(loop_s + scale * PASS_s * passes, spread, waits, loop_s)
+    if rating is not None:
+        spread = (WAITING_SPREAD[0] if waits else RATED_SPREAD, RATED_SPREAD)
+    return HostStep(loop_s + scale * PASS_s * passes, spread, waits, loop_s, rating)
+
+
+def rated(system: System, device: int) -> float | None:
+    """PassMark's rating of a thread of the slowest CPU of a device's host; None: one of them has none."""
+    parts = [each.part for each in system.in_node(system.node_of(device)) if isinstance(each.part, CpuSpec)]
+    ratings = [part.single_thread.value if part.single_thread else 0.0 for part in parts]
+    return min(ratings, default=0.0) or None
 
 
 # How fast images are decoded: by the cores of the host, which its GPUs share, or by the GPUs themselves.

@@ -407,16 +407,10 @@ class Iteration:
         return [min(low_s, self.time_s), max(high_s, self.time_s)]
 
     def timeline(self) -> list[PredictedTask]:
-        """The tasks of the slowest class of ranks, and of what all ranks share."""
-        from resnetx.prediction.task_graph import ALL_RANKS, timeline
+        """Its tasks, one by one."""
+        from resnetx.prediction.task_graph import timeline
 
-        classes = self.job.classes
-        slowest = max(range(len(classes)), key=lambda index: classes[index].compute_s)
-        return [
-            PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
-            for bar in timeline(self.job)
-            if bar.rank_class in (ALL_RANKS, slowest)
-        ]
+        return timeline(self.job)
 
 
 def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]:

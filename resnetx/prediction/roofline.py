@@ -180,15 +180,6 @@ class LayerWork:
     attention: Flags  # by layer
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """How many times as long a layer takes on one GPU as on another."""
-
-    name: str
-    forward: float
-    backward: float
-
-
 def fitted(gpu: GpuSpec | None = None, table: Sequence[Layer] = (), precision: str = "fp32") -> Roofline:
     """The fit to published rates of this GPU's generation where there are enough of them; else that to all.
 
@@ -273,15 +264,15 @@ def ratios(
     batch_size: int,
     measured_on: Clocked,
     wanted_on: Clocked,
-) -> list[Ratio]:
-    """What to multiply each layer's measured times by, to have them on another GPU, precision or clock.
+) -> dict[str, tuple[float, float]]:
+    """What to multiply each layer's measured times by, forward and backward, to have them on another GPU or clock.
 
     Both sides are computed with the same efficiencies, so that an error that both share cancels.
     """
     layers = work(table, image_size)
     have, want = (duration_s(roofline, *least_times(layers, batch_size, on)) for on in (measured_on, wanted_on))
     forward, backward = (want / have).tolist()
-    return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
+    return dict(zip((layer.name for layer in table), zip(forward, backward, strict=True), strict=True))
 
 
 def at_clock(clock_Hz: float | None) -> str:

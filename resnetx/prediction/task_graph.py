@@ -31,6 +31,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from resnetx.prediction.step import AS_IT_IS, SAME, LayerTime, SimulatedJob, Step, Stretch, TimedMessage
+from resnetx.record.prediction import PredictedTask
 
 # Tasks, resources and dependencies in; start and end times out. Knows nothing of what the tasks are.
 #
@@ -485,17 +486,6 @@ STEADY = 2
 MOST_ITERATIONS = 80
 
 
-@dataclass(frozen=True)
-class Bar:
-    """What one resource did in a steady iteration, since its beginning: the end of the update before."""
-
-    name: str
-    lane: str  # "compute", "copies", "input", "host", "collectives"
-    rank_class: int  # -1: of all ranks
-    start_s: float
-    end_s: float
-
-
 def simulated_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """The same by simulating some iterations."""
     queues = any(step.queue_s for step in job.classes)
@@ -511,17 +501,23 @@ def _simulated_s(job: SimulatedJob, by: Stretch, iterations: int) -> float:
     return _steady_s(graph, simulate(graph.tasks, graph.resources, graph.capacities))
 
 
-def timeline(job: SimulatedJob) -> list[Bar]:
-    """Every task of one steady iteration, and the input of later ones that is read meanwhile."""
+def timeline(job: SimulatedJob) -> list[PredictedTask]:
+    """The tasks of one steady iteration, since the update before, and of the input that is read meanwhile.
+
+    Of the class of ranks that computes longest, and of what all ranks share.
+    """
+    slowest = max(range(len(job.classes)), key=lambda index: job.classes[index].compute_s)
     queues = any(step.queue_s for step in job.classes)
     graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS + 1, detailed=True)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
     shown = len(graph.updates) - 4  # behind it, the input of three more is read
     begin, end = _updated(graph, spans, shown - 1), _updated(graph, spans, shown)
     return [
-        Bar(name, lane, rank_class, spans.start_s[index] - begin, spans.end_s[index] - begin)
+        PredictedTask(name, lane, spans.start_s[index] - begin, spans.end_s[index] - begin)
         for index, (name, lane, rank_class) in enumerate(graph.labels)
-        if begin <= spans.start_s[index] < end and spans.end_s[index] > spans.start_s[index]
+        if rank_class in (ALL_RANKS, slowest)
+        and begin <= spans.start_s[index] < end
+        and spans.end_s[index] > spans.start_s[index]
     ]
 
 

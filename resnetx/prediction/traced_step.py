@@ -336,23 +336,25 @@ def _rescaled(
     source, target = gpus
     size, precision = trace.request.image_size, trace.request.precision
     here, there = (source, precision, trace.sm_clock_Hz), (target, precision, clock_Hz)
-    by_name = {ratio.name: ratio for ratio in roofline.ratios(model, layers, size, batch_size, here, there)}
-    known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
-    before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
-    after_s = sum(layer.forward_s * ratio.forward + layer.backward_s * ratio.backward for layer, ratio in known)
+    ratios = roofline.ratios(model, layers, size, batch_size, here, there)
+    known = [layer for layer in step.layers if layer.name in ratios]
+    before_s = sum(layer.forward_s + layer.backward_s for layer in known)
+    after_s = sum(
+        layer.forward_s + layer.backward_s for layer in (_times(layer, *ratios[layer.name]) for layer in known)
+    )
     if not before_s:
         raise ConfigError(
             f"{trace.source}: the layers of {trace.workload} take no time in it, which rescales to nothing"
         )
-    rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
-    scaled = [_rescaled_layer(layer, by_name.get(layer.name, rest)) for layer in step.layers]
+    rest = (after_s / before_s,) * 2
+    scaled = [_times(layer, *ratios.get(layer.name, rest)) for layer in step.layers]
     gradients = sum(step.gradient_bytes)
     update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
     return replace(step, **columns(scaled), update_s=step.update_s * update)
 
 
-def _rescaled_layer(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
-    return layer._replace(forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)
+def _times(layer: LayerTime, forward: float, backward: float) -> LayerTime:
+    return layer._replace(forward_s=layer.forward_s * forward, backward_s=layer.backward_s * backward)
 
 
 def elsewhere(computed: Compute, trace: Trace) -> Compute:
@@ -501,8 +503,7 @@ def scaled(
         forward, backward = (_ends(products, rest, share) for share in shares)
         least_s += layer.forward_s * forward[0] + layer.backward_s * backward[0]
         most_s += layer.forward_s * forward[1] + layer.backward_s * backward[1]
-        forward_s, backward_s = layer.forward_s * _middle(forward), layer.backward_s * _middle(backward)
-        layers.append(layer._replace(forward_s=forward_s, backward_s=backward_s))
+        layers.append(_times(layer, _middle(forward), _middle(backward)))
     launching_s = median(batch.times.launching_s) / 2 if batch.times.launching_s else 0.0
     scaled_step = replace(step, **columns(layers), update_s=step.update_s * rest, queue_s=launching_s)
     if not scaled_step.compute_s:

@@ -69,6 +69,7 @@ from resnetx.record.sealing import (
     if_known,
     known,
     nulls,
+    of_known,
     read,
     record_file,
     seal,

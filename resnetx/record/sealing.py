@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from resnetx.loading import File, UnboundedError, decode, refuse_unbounded
 from resnetx.table import answer_of, line_of, text_of
 from resnetx.units import size_text
 from resnetx.variables import without_passwords
+
+T = TypeVar("T")
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 # The files of a run: their names, written whole or not at all, read with suspicion.
@@ -147,7 +149,7 @@ def _in_words(kind: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 
-def read(path: Path, kind: Any, what: str = "") -> Any:
+def read(path: Path, kind: type[T], what: str = "") -> T:
     """The struct of type `kind` in a JSON file; a `RecordError` or `NewerRecordError` says why it cannot be read.
 
     `what`: it should be, for the sentence; unless given, the name of the type.
@@ -156,12 +158,11 @@ def read(path: Path, kind: Any, what: str = "") -> Any:
     try:
         data = file.content()
         schema = decode(file, data, _Versioned).schema
-        found = None if schema > SCHEMA else decode(file, data, kind, bounded=True)
+        if schema <= SCHEMA:
+            return decode(file, data, kind, bounded=True)
     except FileError as error:
         raise RecordError(str(error)) from None
-    if schema > SCHEMA:
-        raise NewerRecordError(f"{path}: has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
-    return found
+    raise NewerRecordError(f"{path}: has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
 
 
 class _Versioned(msgspec.Struct):
@@ -235,7 +236,6 @@ def refuse_large_trace(layers: int, iterations: int, path: Path) -> None:
 #
 #     seal(BenchPoint(time_s=known(timed()), ..., unknown={}))
 
-T = TypeVar("T")
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
@@ -251,6 +251,12 @@ def known(value: T | Unknown) -> T | None:
 def if_known(field: T | None) -> T | None:
     """A field of a record that may not be sealed yet; None where it cannot be known."""
     return None if isinstance(field, Unknown) else field
+
+
+def of_known(function: Callable[..., T], *values: Any) -> T | Unknown:
+    """What a function makes of values; where one of them cannot be known, why not."""
+    unknown = next((value for value in values if isinstance(value, Unknown)), None)
+    return function(*values) if unknown is None else unknown
 
 
 def seal(record: Record) -> Record:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_origin
 
 import msgspec
 
-from resnetx.choices import Lab
 from resnetx.errors import prepared
 from resnetx.launching import Launch
 from resnetx.record.bench_record import BenchFile, BenchRecord, BenchRequest
@@ -27,27 +26,6 @@ Ended_co = TypeVar("Ended_co", bound=TaskRecord, covariant=True)
 File = TypeVar("File", RunFile, BenchFile)
 
 
-class TaskRequest(Protocol):
-    """What any task is asked for."""
-
-    @property
-    def gpus(self) -> int: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def env(self) -> dict[str, str]: ...
-    @property
-    def slug(self) -> str: ...
-    @property
-    def devices(self) -> list[int] | None: ...
-    @property
-    def lab(self) -> Lab | None: ...
-    @property
-    def clock(self) -> int | None: ...
-    @property
-    def nodes(self) -> int: ...
-
-
 class TaskFile(Protocol[Ended_co]):
     """The file of a task (`run.json`), which leaves a record of type `Ended_co`."""
 
@@ -55,7 +33,7 @@ class TaskFile(Protocol[Ended_co]):
     entry_module: ClassVar[str]
 
     @property
-    def request(self) -> TaskRequest: ...
+    def request(self) -> Request | BenchRequest: ...
     @property
     def timeout_s(self) -> float: ...
     @property
@@ -78,8 +56,7 @@ def read_task(path: Path, wanted: type[File]) -> File:
         raise RecordError(
             f"{path}: a {kind}; start it with torchrun ... -m {other.entry_module}, or use `resnetx {other.verb}`"
         )
-    task: File = read(path, wanted)
-    return task
+    return read(path, wanted)
 
 
 def cut_short(task: TaskFile[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
@@ -241,7 +218,7 @@ class RunSummaryReader:
 
     def __call__(self, folder: RunFolder) -> RunSummary:
         """The summary of one run, or a `RecordError` that says what is wrong with its file."""
-        decoded: _Decoded = read(folder.record, _Decoded, "a record of a run")
+        decoded = read(folder.record, _Decoded, "a record of a run")
         try:
             rates, environment = _rates(decoded), self._environment(bytes(decoded.environment))
         except ValueError as error:  # msgspec's are of this kind, too

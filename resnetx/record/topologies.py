@@ -11,9 +11,6 @@ from resnetx.record.bench_record import Verdict
 from resnetx.record.sealing import Outcome, RecordPart, RunFolder, record_file
 from resnetx.table import Record, Tabular, row
 
-# ---- topologies -----------------------------------------------------------------------------------------------------
-# The records of described systems: what `topology` says of them, and what `steer` makes of their links.
-
 # ---- topology -------------------------------------------------------------------------------------------------------
 # What `topology` says of described systems; its `--json` prints these, one object per line.
 

@@ -23,7 +23,7 @@ from resnetx.reporting.compared_systems import refuse_unsound
 from resnetx.reporting.study_results import MeasuredPoint, Results
 from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import Summary, derived, ratio
-from resnetx.table import Column
+from resnetx.table import Answer, Column, as_shown
 from resnetx.units import how_many, off_by, unit_by_library
 from resnetx.variables import names_network
 
@@ -107,7 +107,9 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
     measured_s = derived(lambda rate: request.batch_size / rate, [run.rates for run in good]) if good else None
     bad = next((run for run in point.runs if not run.rates), None)
     error = predicted.iteration_s / measured_s.median - 1 if predicted.iteration_s and measured_s else None
-    allowed = _allowed(measured_s) if error is not None and measured_s else None
+    allowed = None
+    if error is not None and measured_s:
+        allowed = max(LEAST_ALLOWED, 2 * (measured_s.high - measured_s.low) / measured_s.median)
     covered = _covered(predicted.interval_s, measured_s)
     started = [_time(run.started_at, run.folder.name) for run in point.runs]
     return CheckedPoint(
@@ -134,10 +136,6 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
         covered=covered,
         made_before=made_at < min(started) if started else None,
     )
-
-
-def _allowed(measured_s: Summary) -> float:
-    return max(LEAST_ALLOWED, 2 * (measured_s.high - measured_s.low) / measured_s.median)
 
 
 def _overlap(interval_s: list[float] | None, measured_s: Summary | None) -> bool | None:
@@ -281,6 +279,38 @@ def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: R
             f"{len(points)} cases, as {point_words(younger[0])}: it could have known them"
         )
     return warnings
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+def accuracy_answer(checked: Accuracy) -> list[str]:
+    """How far off a prediction was of what was measured later."""
+    points = [point for point in checked.points if point.error is not None]
+    if not points:
+        return [f"Not compared: no case of study {checked.study} was both predicted and measured."]
+    several = [point for point in points if point.gpus > 1] or points
+    worst = max(several, key=lambda point: abs(point.error or 0.0))
+    mean = statistics.fmean(abs(point.error or 0.0) for point in several)
+    judged = [point for point in several if point.covered is not None]
+    cases = "in one case" if len(several) == 1 else f"in the mean of {len(several)} cases"
+    where = [
+        worst.workload,
+        f"batch {worst.batch_size}",
+        worst.variant,
+        how_many(worst.gpus, unit_by_library(worst.library)),
+    ]
+    inside = f"; {sum(bool(point.covered) for point in judged)} of {len(judged)} measurements lie in the intervals"
+    longer = " as long as measured" * ((worst.error or 0.0) >= 1)
+    return [
+        f"Predicted steps are {mean:.1%} off those that {checked.node} measured, {cases}{inside * bool(judged)}.",
+        f"The worst: {off_by(worst.error or 0.0)}{longer} for {', '.join(filter(None, where))}.",
+    ]
+
+
+def shown_accuracy(checked: Accuracy) -> Answer:
+    """The answer, and each case."""
+    return Answer(accuracy_answer(checked), as_shown(checked_columns(checked.points), checked.points))
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------

@@ -476,14 +476,6 @@ class SizeCrossing:
 
 
 @dataclass(frozen=True)
-class GpuCards:
-    """The cards that the rings of one GPU use, of the GPU of this number on every node."""
-
-    gpu: int
-    cards: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class CardChannels:
     """The channels whose rings go by one card of one node."""
 
@@ -498,7 +490,7 @@ class Rails:
 
     kept: int  # connections of rings that leave and arrive by cards of one number
     compared: int  # of so many
-    gpus: list[GpuCards]
+    gpus: dict[int, list[str]]  # the cards that the rings of the GPU of this number use, on every node
     cards: list[CardChannels]
 
 
@@ -508,14 +500,7 @@ def crossings(ends: Sequence[NicUse]) -> list[SizeCrossing]:
     for end in ends:
         found[end.channel, end.connection, end.source, end.target][end.end] = end
     made = [
-        SizeCrossing(
-            channel,
-            next(iter(both.values())).ring,
-            source,
-            target,
-            both.get("send"),
-            both.get("receive"),
-        )
+        SizeCrossing(channel, next(iter(both.values())).ring, source, target, both.get("send"), both.get("receive"))
         for (channel, _, source, target), both in found.items()
     ]
     return sorted(made, key=lambda crossing: (crossing.channel, not crossing.ring, crossing.source, crossing.target))
@@ -535,7 +520,7 @@ def rails(found: Sequence[SizeCrossing], devices: Sequence[Device]) -> Rails:
     return Rails(
         kept=sum(known),
         compared=len(known),
-        gpus=[GpuCards(gpu, tuple(sorted(cards))) for gpu, cards in sorted(by_gpu.items())],
+        gpus={gpu: sorted(cards) for gpu, cards in sorted(by_gpu.items())},
         cards=[CardChannels(*where, tuple(sorted(channels))) for where, channels in sorted(by_card.items())],
     )
 

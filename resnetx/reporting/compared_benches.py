@@ -19,7 +19,7 @@ from resnetx.record import SCHEMA, BenchRecord, Environment
 from resnetx.record.bench_record import CopyCell, CopyEnd
 from resnetx.record.comparisons import BenchComparison, BenchCrossing, BenchMean, BenchRatio, ComparedBench
 from resnetx.reporting.explain_benches import environment_differences
-from resnetx.table import Column
+from resnetx.table import Answer, Column, as_shown
 from resnetx.units import GBps, size_text
 
 GIB = 2**30
@@ -205,6 +205,42 @@ def _unmatched(letter: str, own: TimesBySize, other: TimesBySize) -> Iterator[st
             words = key.what + (f" on {key.gpus} ranks" if key.gpus else "")
             missing[words] = missing.get(words, 0) + alone
     return (f"{letter}: {words}, {count} figures" for words, count in missing.items())
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+def benches_answer(found: BenchComparison) -> list[str]:
+    """By how much bench B is faster than bench A, in the operation where they are furthest apart."""
+    if not (lines := ratio_lines(found)):
+        return ["The two have no operation at the same size, so that nothing can be compared."]
+    if all(ratio.ratio == 1 for line in lines for ratio in line.ratios):
+        return [f"A and B hold the same figures: each of {len(lines)} operations takes exactly as long in both."]
+    first, band = lines[0], found.band_bytes
+    means = {(mean.what, mean.gpus, mean.pair_class): mean for mean in found.means}
+    one = first.ratios[0]
+    if mean := means.get((one.what, one.gpus, one.pair_class)):
+        value, sizes, count = mean.ratio, sizes_text(band), mean.sizes
+    else:
+        value, sizes, count = first.mean, sizes_text([each.size_bytes for each in first.ratios]), len(first.ratios)
+    what = f"{first.what}{f' ({first.where})' * bool(first.where)}"
+    over = f", the geometric mean of {count} sizes" * (count > 1)
+    apart = f"; the furthest apart of {len(lines)} operations" * (len(lines) > 1)
+    at = f"from {sizes}" if " to " in sizes else f"at {sizes}"
+    return [
+        f"{what}: B is {value:.2f} times as fast as A {at}{over}{apart}.",
+        *(
+            f"{crossing.what}{f' ({crossing.gpus} ranks)' if crossing.gpus else ''}: {crossing.ahead_above} is ahead "
+            f"from about {size_text(round(crossing.at_bytes))} on."
+            for crossing in found.crossings
+            if (crossing.what, crossing.gpus, crossing.pair_class) == (one.what, one.gpus, one.pair_class)
+        ),
+    ]
+
+
+def shown_comparison(found: BenchComparison) -> Answer:
+    """The answer, and each operation."""
+    return Answer(benches_answer(found), as_shown(LINE_RATIOS, ratio_lines(found)))
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------

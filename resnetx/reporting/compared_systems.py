@@ -107,7 +107,7 @@ def ratio(above: SystemSide, below: SystemSide) -> Estimate:
     """The rate of one side over that of another; both have one."""
     assert above.iterations_per_s and below.iterations_per_s, "only sides that can run have a ratio"
     ours, theirs = _doubt(above), _doubt(below)
-    up, down = _squares(ours, theirs), _squares(theirs, ours)
+    up, down = ours.up**2 + theirs.down**2, theirs.up**2 + ours.down**2  # if all errors were independent
     if _one_source(above, below):
         shifts = (ours.compute_up - theirs.compute_up, theirs.compute_down - ours.compute_down)
         up += max(0.0, *shifts) ** 2 - ours.compute_up**2 - theirs.compute_down**2
@@ -151,11 +151,6 @@ def _doubt(side: SystemSide) -> _Doubt:
     assert side.iterations_per_s, "only sides that have a rate"
     parts = [(0.0, 0.0) if alone is None else _ends(alone) for alone in (side.by_compute, side.by_scaling)]
     return _Doubt(*_ends(side.iterations_per_s), *parts[0], *parts[1])
-
-
-def _squares(above: _Doubt, below: _Doubt) -> float:
-    """Of how much a ratio may be higher, if all errors were independent."""
-    return above.up**2 + below.down**2
 
 
 def _ends(rate: Estimate) -> tuple[float, float]:
@@ -404,14 +399,11 @@ class _Place:
         return math.log(self.margin.value)
 
 
-Line = tuple[str, str]  # library, and what is fixed in words
-
-
 def crossings(points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = ()) -> list[Crossing]:
     """All crossings between any two systems, by axis."""
     crossed: list[Crossing] = []
-    for axis, (place, line) in _AXES.items():
-        crossed += _over_points(axis, points, place, line)
+    for axis in _AXES:
+        crossed += _over_points(axis, points)
     return [*crossed, *_over_messages(collectives)]
 
 
@@ -426,38 +418,29 @@ def _words(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _by_payload(point: SystemPoint) -> Line:
-    return point.library, _words(_gpus(point), f"batch {point.batch_size}", point.variant)
-
-
-def _by_intensity(point: SystemPoint) -> Line:
-    return point.library, _words(_gpus(point), point.variant)
-
-
-def _by_gpus(point: SystemPoint) -> Line:
-    return point.library, _words(point.workload, f"batch {point.batch_size}", point.variant)
-
-
-_AXES: dict[Axis, tuple[Callable[[SystemPoint], float | None], Callable[[SystemPoint], Line]]] = {
-    "payload": (lambda point: point.gradient_bytes, _by_payload),
-    "intensity": (lambda point: point.intensity_per_gpu, _by_intensity),
-    "gpus": (lambda point: point.gpus, _by_gpus),
+# Of an axis: where on it a point is, and what points of one line share beside their library, in words.
+_AXES: dict[Axis, tuple[Callable[[SystemPoint], float | None], Callable[[SystemPoint], str]]] = {
+    "payload": (
+        lambda point: point.gradient_bytes,
+        lambda point: _words(_gpus(point), f"batch {point.batch_size}", point.variant),
+    ),
+    "intensity": (lambda point: point.intensity_per_gpu, lambda point: _words(_gpus(point), point.variant)),
+    "gpus": (
+        lambda point: point.gpus,
+        lambda point: _words(point.workload, f"batch {point.batch_size}", point.variant),
+    ),
 }
 
 
-def _over_points(
-    axis: Axis,
-    points: Sequence[SystemPoint],
-    place: Callable[[SystemPoint], float | None],
-    line: Callable[[SystemPoint], Line],
-) -> Iterator[Crossing]:
-    """Where the leader of two systems changes along an axis; `place`: of a point on it, `line`: what points share."""
+def _over_points(axis: Axis, points: Sequence[SystemPoint]) -> Iterator[Crossing]:
+    """Where the leader of two systems changes along an axis."""
+    place, words = _AXES[axis]
     for a, b in combinations(dict.fromkeys(side.system for point in points for side in point.sides), 2):
-        lines: dict[Line, list[_Place]] = defaultdict(list)
+        lines: dict[tuple[str, str], list[_Place]] = defaultdict(list)
         for point in points:
             at, margin = place(point), over(point, a, b)
             if at and margin:
-                lines[line(point)].append(_Place(at, margin))
+                lines[point.library, words(point)].append(_Place(at, margin))
         for (library, fixed), places in lines.items():
             yield from _along(axis, places, (a, b), library, fixed, with_ends=True)
 

@@ -4,78 +4,55 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from resnetx.errors import on_one_line
-from resnetx.record import Environment, GradientBucket, RunSummary
+from resnetx.record import Environment, RunSummary
 from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Gpu
 from resnetx.reporting.study_points import StudyPoint
 from resnetx.reporting.study_results import Results
-from resnetx.reporting.study_scaling import Limits, StepPart
-from resnetx.request import TwinName
+from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
-from resnetx.table import Cell, Table
+from resnetx.table import Cell, Record, Table, table_of_records
 from resnetx.units import si
 
-# ---- table ----------------------------------------------------------------------------------------------------------
-# Tables: rows of one struct as columns and cells, for CSV files, charts and whatever else takes rows and columns.
-#
-# A row is a struct whose fields are the columns, in their order. An estimate takes several columns: a `Summary` NAME,
-# NAME_low, NAME_high and NAME_ends (`interval` or `range`), an `Estimate` the first three. A list is one cell, its
-# elements separated by blanks; null is an empty cell.
-#
-#     table = table_of([WindowRow(...), ...])
-#     write_csv(folder / "windows.csv", table)
-
-_ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estimate: ("_low", "_high")}
+# ---- rows -----------------------------------------------------------------------------------------------------------
+# A row is an object of cells by column, all of one table with the same columns. An estimate NAME takes several: NAME,
+# NAME_low and NAME_high; that of a measurement NAME_ends (`interval` or `range`), too. A list is one cell, its elements
+# separated by blanks; null is an empty cell.
 
 
-def table_of(rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None = None, **names: str) -> Table:
-    """The table of rows; without rows it has no columns. `kind`: a base of theirs, whose fields alone are columns.
-
-    `names`: of fields whose columns have another name.
-    """
-    rows = list(rows)
-    if not rows:
-        return Table([], [])
-    fields = _fields(kind or type(rows[0]))
-    columns = [f"{names.get(name, name)}{end}" for name, ends in fields for end in ("", *ends)]
-    if len(fields) > 1 and not any(ends for _, ends in fields):
-        values = attrgetter(*(name for name, _ in fields))
-        return Table(columns, [[_cell(value) for value in values(row)] for row in rows])
-    cells = [[cell for name, ends in fields for cell in _cells(getattr(row, name), ends)] for row in rows]
-    return Table(columns, cells)
-
-
-@cache
-def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, tuple[str, ...]]]:
-    """The fields of a struct, each with the ends that its columns have."""
-    return [(field.name, _ends_of(field.type)) for field in msgspec.structs.fields(kind)]
-
-
-def _ends_of(annotation: Any) -> tuple[str, ...]:
-    kinds = {annotation, *get_args(annotation)}
-    return next((ends for kind, ends in _ENDS.items() if kind in kinds), ())
+def table_of(rows: Iterable[msgspec.Struct]) -> Table:
+    """The table of rows of one struct, whose fields are its columns."""
+    return table_of_records([{name: _cell(value) for name, value in structs.asdict(row).items()} for row in rows])
 
 
 def _cell(value: Any) -> Cell:
-    return " ".join(map(str, value)) if type(value) is list else value
+    return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _cells(value: Any, ends: Sequence[str]) -> Sequence[Cell]:
-    if not ends:
-        return (_cell(value),)
-    if isinstance(value, Summary):
-        return value.median, value.low, value.high, value.kind
-    if isinstance(value, Estimate):
-        return value.value, value.low, value.high
-    return [value, *[None] * len(ends)]
+def summary_cells(name: str, summary: Summary | None) -> Record:
+    """The columns of what was measured in several runs."""
+    if summary is None:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high", f"{name}_ends"))
+    return {
+        name: summary.median,
+        f"{name}_low": summary.low,
+        f"{name}_high": summary.high,
+        f"{name}_ends": summary.kind,
+    }
+
+
+def estimate_cells(name: str, estimate: Estimate | None) -> Record:
+    """The columns of what is estimated."""
+    if estimate is None:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -99,219 +76,93 @@ def _safe(text: str) -> str:
 
 
 # ---- export ---------------------------------------------------------------------------------------------------------
-# The results of studies as tidy tables, for spreadsheets, R and pandas; a cell is empty where nothing was measured.
-#
-# `points.csv` has one row per point (`PointRow`), `windows.csv` one per window of each run (`WindowRow`),
-# `messages.csv` one per message of gradients, rank and step (`MessageRow`), `inside.csv` one per rank of an
-# instrumented run (`InsideRow`). The names of the columns stay.
-
-
-class PointRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One point. Estimates are medians over its runs, each with `_low`, `_high` and `_ends`."""
-
-    # What ran; request_key differs wherever any setting does.
-    study: str
-    node: str
-    workload: str
-    batch_size: int  # images per step, over all GPUs
-    image_size_px: int
-    gpus: int
-    devices: list[int] | None
-    precision: str
-    input: str
-    strategy: str
-    scaling: str
-    env: list[str]  # NAME=VALUE
-    request_key: str
-    outcome: str  # ok, oom, failed, timeout, skipped, missing
-    reason: str
-    runs: int  # good ones
-    images_per_s: Summary | None
-    iterations_per_s: Summary | None
-    speedup: Summary | None
-    efficiency: Summary | None
-    baseline: str  # what speed-ups are over
-    step_s: Summary | None
-    # Of the step, 0 to 1; empty where it is not known, for the reason in `limited_why`.
-    share_compute: float | None
-    share_communication: float | None
-    share_input: float | None
-    share_host: float | None
-    limited_by: str | None
-    limited_why: str | None
-    # The workload's counts.
-    convention: str | None
-    activations_per_image: int | None
-    parameters: int | None
-    activations_per_batch: int | None
-    activations_per_parameter: float | None
-    activations_per_parameter_per_gpu: float | None
-    payload_bytes: int | None
-    gradient_bytes: int | None
-    flops_per_image: int | None
-    notes: str  # outlying runs and warnings
-
-
-class WindowRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One window of one run, those of twins included."""
-
-    study: str
-    node: str
-    workload: str
-    batch_size: int
-    gpus: int
-    request_key: str
-    twin: TwinName | None  # of the point with that key; empty: the point itself
-    repeat: int
-    window: int
-    window_s: float  # of the slowest rank
-    images_per_s: float
-    started_at: str  # UTC
-    run: str  # folder
-
-
-class _RowOfPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells the rows of one point of a study from those of others."""
-
-    study: str
-    node: str
-    workload: str
-    batch_size: int
-    gpus: int
-    strategy: str
-    request_key: str
-
-
-class MessageRow(_RowOfPoint, frozen=True, kw_only=True):
-    """One message of gradients on one rank in one step, of the latest instrumented run of a point."""
-
-    message: int
-    size_bytes: int
-    rank: int
-    step: int
-    # Since that rank's step began.
-    ready_s: float
-    start_s: float
-    end_s: float
-
-
-class InsideRow(_RowOfPoint, frozen=True, kw_only=True):
-    """The phases of a step on one rank, means over the windows of the latest instrumented run of a point."""
-
-    rank: int
-    step_s: float
-    input_wait_s: float
-    host_to_device_s: float
-    forward_s: float
-    backward_s: float
-    exposed_communication_s: float
-    optimizer_s: float
-    gather_s: float | None  # of parameters
-
-
-# ---- points ---------------------------------------------------------------------------------------------------------
+# The results of studies as tidy tables, for spreadsheets, R and pandas; a cell is empty where nothing was measured. The
+# names of the columns stay.
 
 
 def points_table(points: Iterable[StudyPoint]) -> Table:
-    """`points.csv`."""
-    return table_of(map(_point, points))
+    """`points.csv`: one row for each point. Estimates are medians over its runs."""
+    return table_of_records(list(map(point_row, points)))
 
 
-def _point(point: StudyPoint) -> PointRow:
+def point_row(point: StudyPoint) -> Record:
+    """What ran, how it ended and how fast it was, what limits it, and what its workload counts."""
     result, request, limits, counts = point.result, point.request, point.result.limits, point.counts
-    return PointRow(
-        study=result.study,
-        node=result.node,
-        workload=point.workload,
-        batch_size=request.batch_size,
-        image_size_px=request.image_size,
-        gpus=request.gpus,
-        devices=request.devices or None,
-        precision=request.precision,
-        input=request.input.kind,
-        strategy=request.strategy.kind,
-        scaling=request.scaling,
-        env=[f"{name}={value}" for name, value in request.env.items()],
-        request_key=request.key,
-        outcome=result.outcome,
-        reason=result.reason,
-        runs=result.images_per_s.n if result.images_per_s else 0,
-        images_per_s=result.images_per_s,
-        iterations_per_s=result.iterations_per_s,
-        speedup=result.speedup,
-        efficiency=result.efficiency,
-        baseline=result.baseline,
-        step_s=limits.step_s if limits else None,
-        share_compute=_share(limits, "compute"),
-        share_communication=_share(limits, "communication"),
-        share_input=_share(limits, "input"),
-        share_host=_share(limits, "host"),
-        limited_by=limits.verdict if limits else None,
-        limited_why=limits.why if limits else None,
-        convention=counts.convention if counts else None,
-        activations_per_image=counts.activations_per_image if counts else None,
-        parameters=counts.parameters if counts else None,
-        activations_per_batch=counts.activations_per_batch if counts else None,
-        activations_per_parameter=counts.intensity if counts else None,
-        activations_per_parameter_per_gpu=counts.intensity / request.gpus if counts else None,
-        payload_bytes=counts.payload_bytes if counts else None,
-        gradient_bytes=counts.gradient_bytes if counts else None,
-        flops_per_image=counts.flops_per_image if counts else None,
-        notes="; ".join(result.notes),
-    )
+    return {
+        "study": result.study,
+        "node": result.node,
+        "workload": point.workload,
+        "batch_size": request.batch_size,  # images per step, over all GPUs
+        "image_size_px": request.image_size,
+        "gpus": request.gpus,
+        "devices": _cell(request.devices or None),
+        "precision": request.precision,
+        "input": request.input.kind,
+        "strategy": request.strategy.kind,
+        "scaling": request.scaling,
+        "env": " ".join(f"{name}={value}" for name, value in request.env.items()),
+        "request_key": request.key,  # another one wherever any setting differs
+        "outcome": result.outcome,  # ok, oom, failed, timeout, skipped, missing
+        "reason": result.reason,
+        "runs": result.images_per_s.n if result.images_per_s else 0,  # good ones
+        **summary_cells("images_per_s", result.images_per_s),
+        **summary_cells("iterations_per_s", result.iterations_per_s),
+        **summary_cells("speedup", result.speedup),
+        **summary_cells("efficiency", result.efficiency),
+        "baseline": result.baseline,  # what speed-ups are over
+        **summary_cells("step_s", limits.step_s if limits else None),
+        # Of the step, 0 to 1; empty where it is not known, for the reason in `limited_why`.
+        **{f"share_{part}": _share(limits, part) for part in PARTS},
+        "limited_by": limits.verdict if limits else None,
+        "limited_why": limits.why if limits else None,
+        "convention": counts.convention if counts else None,
+        "activations_per_image": counts.activations_per_image if counts else None,
+        "parameters": counts.parameters if counts else None,
+        "activations_per_batch": counts.activations_per_batch if counts else None,
+        "activations_per_parameter": counts.intensity if counts else None,
+        "activations_per_parameter_per_gpu": counts.intensity / request.gpus if counts else None,
+        "payload_bytes": counts.payload_bytes if counts else None,
+        "gradient_bytes": counts.gradient_bytes if counts else None,
+        "flops_per_image": counts.flops_per_image if counts else None,
+        "notes": "; ".join(result.notes),  # outlying runs and warnings
+    }
 
 
 def _share(limits: Limits | None, part: StepPart) -> float | None:
     return limits.shares[part].median if limits and part in limits.shares else None
 
 
-# ---- windows --------------------------------------------------------------------------------------------------------
-
-
 def windows_table(studies: Iterable[Results]) -> Table:
-    """`windows.csv`."""
-    return table_of(_windows(studies))
+    """`windows.csv`: one row for each window of each run, those of twins included."""
+    return table_of_records(list(_windows(studies)))
 
 
-def _windows(studies: Iterable[Results]) -> Iterator[WindowRow]:
+def _windows(studies: Iterable[Results]) -> Iterator[Record]:
     for results in studies:
         for point in results.points:
-            for run in point.runs:
-                yield from _windows_of(results, point.request.key, None, run)
-            for twin, runs in point.twins.items():
-                for run in runs:
-                    yield from _windows_of(results, point.request.key, twin, run)
+            runs = [(None, run) for run in point.runs]
+            of_twins = [(twin, run) for twin, runs_of in point.twins.items() for run in runs_of]
+            for twin, run in (*runs, *of_twins):
+                for window, rate in enumerate(run.rates, 1):
+                    yield {
+                        "study": results.study.name,
+                        "node": results.study.node,
+                        "workload": run.request.model.label,
+                        "batch_size": run.request.batch_size,
+                        "gpus": run.request.gpus,
+                        "request_key": point.request.key,
+                        "twin": twin,  # of the point with that key; empty: the point itself
+                        "repeat": run.repeat,
+                        "window": window,
+                        "window_s": run.steps_per_window * run.request.batch_size / rate,  # of the slowest rank
+                        "images_per_s": rate,
+                        "started_at": run.started_at,  # UTC
+                        "run": run.folder.name,
+                    }
 
 
-def _windows_of(results: Results, key: str, twin: TwinName | None, run: RunSummary) -> Iterator[WindowRow]:
-    for window, rate in enumerate(run.rates, 1):
-        yield WindowRow(
-            study=results.study.name,
-            node=results.study.node,
-            workload=run.request.model.label,
-            batch_size=run.request.batch_size,
-            gpus=run.request.gpus,
-            request_key=key,
-            twin=twin,
-            repeat=run.repeat,
-            window=window,
-            window_s=run.steps_per_window * run.request.batch_size / rate,
-            images_per_s=rate,
-            started_at=run.started_at,
-            run=run.folder.name,
-        )
-
-
-# ---- messages -------------------------------------------------------------------------------------------------------
-
-
-def messages_table(points: Iterable[StudyPoint]) -> Table:
-    """`messages.csv`."""
-    return table_of(row for point in points for row in _messages(point))
-
-
-def _own(point: StudyPoint) -> dict[str, Any]:
-    """The fields of `_RowOfPoint`."""
+def _own(point: StudyPoint) -> Record:
+    """What tells the rows of one point of a study from those of others."""
     result, request = point.result, point.request
     return {
         "study": result.study,
@@ -324,52 +175,44 @@ def _own(point: StudyPoint) -> dict[str, Any]:
     }
 
 
-def _messages(point: StudyPoint) -> Iterator[MessageRow]:
+def messages_table(points: Iterable[StudyPoint]) -> Table:
+    """`messages.csv`: one row for each message of gradients, rank and step of the latest instrumented run of a point.
+
+    Times are since that rank's step began.
+    """
+    return table_of_records([row for point in points for row in _messages(point)])
+
+
+def _messages(point: StudyPoint) -> Iterator[Record]:
     limits, own = point.result.limits, _own(point)
     for message in limits.messages if limits else []:
-        for rank, times in enumerate(zip(*_times(message), strict=True)):
-            for step, (ready_s, start_s, end_s) in enumerate(zip(*times, strict=True)):
-                yield MessageRow(
-                    **own,
-                    message=message.index,
-                    size_bytes=message.size_bytes,
-                    rank=rank,
-                    step=step,
-                    ready_s=ready_s,
-                    start_s=start_s,
-                    end_s=end_s,
-                )
-
-
-def _times(message: GradientBucket) -> list[list[list[float]]]:
-    return [message.ready_s or [], message.start_s or [], message.end_s or []]
-
-
-# ---- inside a step --------------------------------------------------------------------------------------------------
+        of_message = {**own, "message": message.index, "size_bytes": message.size_bytes}
+        times = (message.ready_s or [], message.start_s or [], message.end_s or [])
+        for rank, of_rank in enumerate(zip(*times, strict=True)):
+            for step, (ready_s, start_s, end_s) in enumerate(zip(*of_rank, strict=True)):
+                yield {
+                    **of_message, "rank": rank, "step": step, "ready_s": ready_s, "start_s": start_s, "end_s": end_s
+                }  # fmt: skip
 
 
 def inside_table(points: Iterable[StudyPoint]) -> Table:
-    """`inside.csv`."""
-    return table_of(row for point in points for row in _inside(point))
+    """`inside.csv`: the phases of a step, means over the windows of the latest instrumented run of a point; one row for
+    each of its ranks."""
+    return table_of_records([row for point in points for row in _inside(point)])
 
 
-def _inside(point: StudyPoint) -> Iterator[InsideRow]:
-    limits, own = point.result.limits, _own(point)
-    phases = limits.phases if limits else None
-    for rank in range(len(phases.step_s)) if phases else ():
-        assert phases, "ranks only of phases"
-        yield InsideRow(
-            **own,
-            rank=rank,
-            step_s=phases.step_s[rank],
-            input_wait_s=phases.input_wait_s[rank],
-            host_to_device_s=phases.host_to_device_s[rank],
-            forward_s=phases.forward_s[rank],
-            backward_s=phases.backward_s[rank],
-            exposed_communication_s=phases.exposed_communication_s[rank],
-            optimizer_s=phases.optimizer_s[rank],
-            gather_s=phases.gather_s[rank] if phases.gather_s else None,
-        )
+_PHASES = (
+    "step_s", "input_wait_s", "host_to_device_s", "forward_s", "backward_s", "exposed_communication_s", "optimizer_s",
+    "gather_s",  # of parameters; null in older records
+)  # fmt: skip
+
+
+def _inside(point: StudyPoint) -> Iterator[Record]:
+    if (limits := point.result.limits) and (phases := limits.phases):
+        own = _own(point)
+        for rank in range(len(phases.step_s)):
+            times_s = {name: by_rank[rank] if (by_rank := getattr(phases, name)) else None for name in _PHASES}
+            yield {**own, "rank": rank, **times_s}
 
 
 # ---- platform -------------------------------------------------------------------------------------------------------

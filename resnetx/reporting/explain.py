@@ -22,7 +22,7 @@ from resnetx.reporting.accuracy import AlikeCases
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study_points import StudyPoint, alike_requests
-from resnetx.reporting.study_scaling import MeasuredPart, MeasuredPartName
+from resnetx.reporting.study_scaling import MeasuredPartName
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, TTest, level_of_each, t_test
 from resnetx.table import Answer, Column, as_shown
@@ -145,7 +145,8 @@ def _measured(point: StudyPoint) -> Side:
     runs = tuple(point.good_runs)
     if ends is None and len(runs) == 1 and len(runs[0].rates) > 1:  # of one run what its windows were
         ends = (batch / max(runs[0].rates), batch / min(runs[0].rates))
-    ends_of = {part.name: (part.share.low, part.share.high) for part in lost.parts if _has_ends(part)} if lost else {}
+    shares = {part.name: part.share for part in lost.parts} if lost else {}
+    wide = {name: share for name, share in shares.items() if share.kind == "interval" and share.low < share.high}
     if sum(map(bool, parts.values())) == 1:  # all of it, by definition
         open_parts = frozenset()
     limits = point.result.limits
@@ -165,12 +166,8 @@ def _measured(point: StudyPoint) -> Side:
         runs,
         copies,
         steps_s,
-        ends_of,
+        {name: (share.low, share.high) for name, share in wide.items()},
     )
-
-
-def _has_ends(part: MeasuredPart) -> bool:
-    return part.share.kind == "interval" and part.share.low < part.share.high
 
 
 def _late(point: StudyPoint) -> str:
@@ -503,10 +500,6 @@ def ms_text(time_s: float | None) -> str:
     return "?" if time_s is None else f"{time_s * 1e3:,.1f}"
 
 
-def signed_ms(time_s: float) -> str:
-    return f"{time_s * 1e3:+,.1f}"
-
-
 def weight(each: Explained) -> float:
     """How much of the step differs, of what does first; of one side alone, how much of it is lost."""
     if each.b_step_s is not None:
@@ -552,7 +545,7 @@ def part_columns(each: Explained) -> list[Column[PartRow]]:
         name,
         Column(f">{each.a} A, ms", lambda row: ms_text(row.a_s)),
         Column(f">{each.b} B, ms", lambda row: ms_text(row.b_s)),
-        Column(">difference", lambda row: "" if row.more_s is None else signed_ms(row.more_s)),
+        Column(">difference", lambda row: "" if row.more_s is None else f"{row.more_s * 1e3:+,.1f}"),
         evidence,
     ]
 

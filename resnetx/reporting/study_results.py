@@ -59,7 +59,7 @@ def find(path: Path) -> list[StudyFolder]:
 
 def load(folder: StudyFolder) -> Results:
     """A study from its folder; a record that cannot be read, or is a copy of another, is skipped with a sentence."""
-    study: StudyRecord = record.read(folder.study, StudyRecord)
+    study = record.read(folder.study, StudyRecord)
     summaries: list[RunSummary] = []
     skipped, read_summary = [], RunSummaryReader()
     for run in folder.runs():

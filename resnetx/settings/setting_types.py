@@ -223,15 +223,20 @@ def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | 
     the text that explains it (" for AlexNet").
     """
     for name, number in _numbers("", settings):
-        low, needed_for = (least or {}).get(name, (None, ""))
-        _check(name, number, _range(name), low, needed_for)
-
-
-def _range(name: str) -> Range:
-    """The range of a setting, or of the group that it is in."""
-    while name and name not in BOUNDS:
-        name = name.rpartition(".")[0]
-    return BOUNDS.get(name, Range(-math.inf))
+        if isinstance(number, float) and not math.isfinite(number):
+            raise ConfigError(f"{name}={number}: expected a finite number")
+        bounded = name  # or the group that it is in
+        while bounded and bounded not in BOUNDS:
+            bounded = bounded.rpartition(".")[0]
+        if (bounds := BOUNDS.get(bounded)) is None:
+            continue
+        low, needed_for = (least or {}).get(name, (bounds.least, ""))
+        if number < low or (bounds.above and number == low):
+            what, null = "more than" if bounds.above else "at least", f", or null for {bounds.null}" * bool(bounds.null)
+            raise ConfigError(f"{name}={_text(number)}: expected {what} {_text(low)}{needed_for}{null}")
+        if number > bounds.most:
+            why = f" ({bounds.why})" * bool(bounds.why)
+            raise ConfigError(f"{name}={_text(number)}: expected at most {_text(bounds.most)}{why}")
 
 
 def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
@@ -247,18 +252,6 @@ def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
             yield from _numbers(name, inner)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield name, value
-
-
-def _check(name: str, number: float, bounds: Range, least: float | None, needed_for: str) -> None:
-    low = bounds.least if least is None else least
-    if isinstance(number, float) and not math.isfinite(number):
-        raise ConfigError(f"{name}={number}: expected a finite number")
-    if number < low or (bounds.above and number == low):
-        what, null = "more than" if bounds.above else "at least", f", or null for {bounds.null}" * bool(bounds.null)
-        raise ConfigError(f"{name}={_text(number)}: expected {what} {_text(low)}{needed_for}{null}")
-    if number > bounds.most:
-        why = f" ({bounds.why})" * bool(bounds.why)
-        raise ConfigError(f"{name}={_text(number)}: expected at most {_text(bounds.most)}{why}")
 
 
 def _text(number: float) -> str:

@@ -68,11 +68,11 @@ def _runs(folder: Path) -> Iterable[_Run]:
     if not is_folder(folder):
         raise RecordError(f"{folder}: no such folder")
     for path in sorted(folder.rglob(RunFolder(folder).record.name)):
-        head: _Head = read(path, _Head, "a record of resnetx")
+        head = read(path, _Head, "a record of resnetx")
         asked = head.request if isinstance(head.request, dict) else {}
         if head.kind != "run" or head.outcome != "ok" or asked.get("measure") not in ("layers", "phases"):
             continue
-        record: RunRecord = read(path, RunRecord)
+        record = read(path, RunRecord)
         if record.layers or (record.phases and record.request.gpus > 1):
             yield _Run(path.parent, record)
 

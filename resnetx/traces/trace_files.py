@@ -248,8 +248,7 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
     if is_folder(path):
         return _together(path)
     if _is_ours(path):
-        trace: Trace = sealing.read(path, Trace)
-        return trace
+        return sealing.read(path, Trace)
     stated = {"batch_size": batch_size, "device": device}
     if batch_size is None or device is None:
         missing = " and ".join(f"{key}=" for key, value in stated.items() if value is None)
@@ -340,8 +339,7 @@ def _is_ours(path: Path) -> bool:
     if not is_file(path):
         file.content()
     try:
-        kind: sealing.RecordKind = decode(file, file.content(), sealing.RecordKind)
-        return kind.kind == "trace"
+        return decode(file, file.content(), sealing.RecordKind).kind == "trace"
     except FileError:  # what it is instead, its reader says
         return False
 

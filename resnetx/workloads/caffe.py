@@ -16,7 +16,7 @@ from torch.nn import functional
 from resnetx.workloads.families import initialise
 
 
-class AlexNet(nn.Module):
+class AlexNet(nn.Sequential):
     """`bvlc_alexnet`, after Krizhevsky et al. 2012: five convolutions, three linear layers.
 
     Not the net of `torchvision.models`, which is Krizhevsky's later "one weird trick" without normalisation. 58 of its
@@ -62,11 +62,6 @@ class AlexNet(nn.Module):
         )
         self._initialise()
 
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        x_NCHW = self.features(images_N3HW)
-        logits_NK: Tensor = self.classifier(x_NCHW)
-        return logits_NK
-
     def _initialise(self) -> None:
         for name, parameter in self.named_parameters():
             _, layer, what = name.split(".")
@@ -79,7 +74,7 @@ class AlexNet(nn.Module):
 CIFARNET_SPREAD = {"conv1": 0.0001, "conv2": 0.01, "conv3": 0.01, "ip1": 0.1, "ip2": 0.1}  # of the weights at the start
 
 
-class CifarNet(nn.Module):
+class CifarNet(nn.Sequential):
     """`cifar10_quick`: three convolutions, two linear layers, images of 32 pixels.
 
     Fig. 1 of Tallent et al. 2017 has a CifarNet on CIFAR-10 and does not say which. Of the two nets that Caffe has for
@@ -111,11 +106,6 @@ class CifarNet(nn.Module):
                 nn.init.normal_(parameter, std=CIFARNET_SPREAD[layer])
             else:
                 nn.init.zeros_(parameter)
-
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        x_NCHW = self.features(images_N3HW)
-        logits_NK: Tensor = self.classifier(x_NCHW)
-        return logits_NK
 
 
 class GoogLeNet(nn.Module):
@@ -264,7 +254,7 @@ class LocalResponseNorm(nn.LocalResponseNorm):
 # Shapes: N images, C channels, H rows, W columns, K classes; P what the cell before the last made.
 
 
-class ResNet(nn.Module):
+class ResNet(nn.Sequential):
     """Three stages of so many blocks of two convolutions; depth 6 blocks + 2."""
 
     def __init__(self, blocks: int, classes: int) -> None:
@@ -274,10 +264,6 @@ class ResNet(nn.Module):
         self.blocks = nn.Sequential(*map(PaddedBlock, widths, widths[1:]))
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
         self.apply(initialise)
-
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        logits_NK: Tensor = self.classifier(self.blocks(self.stem(images_N3HW)))
-        return logits_NK
 
 
 class PaddedBlock(nn.Module):
@@ -307,7 +293,7 @@ def _normalised(channels: int, width: int, stride: int) -> tuple[nn.Module, ...]
     return convolution, nn.BatchNorm2d(width)
 
 
-class DenseNet(nn.Module):
+class DenseNet(nn.Sequential):
     """Three dense blocks of so many layers, each of which adds k channels; depth 3 layers + 4."""
 
     def __init__(self, layers: int, k: int, classes: int) -> None:
@@ -323,10 +309,6 @@ class DenseNet(nn.Module):
         self.features = nn.Sequential(*modules)
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
         self.apply(initialise)
-
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        logits_NK: Tensor = self.classifier(self.features(images_N3HW))
-        return logits_NK
 
 
 class DenseLayer(nn.Module):
@@ -346,7 +328,7 @@ def _before(channels: int, width: int, kernel_size: int) -> tuple[nn.Module, ...
     return nn.BatchNorm2d(channels), nn.ReLU(inplace=True), convolution
 
 
-class AlexNet32(nn.Module):
+class AlexNet32(nn.Sequential):
     """Two convolutions, normalised across 9 channels, and three dense layers."""
 
     def __init__(self, classes: int, image_size: int) -> None:
@@ -375,10 +357,6 @@ class AlexNet32(nn.Module):
         for layer, spread, bias in zip(layers, spreads, (0.0, 0.1, 0.1, 0.1, 0.0), strict=True):
             nn.init.trunc_normal_(layer.weight, std=spread, a=-2 * spread, b=2 * spread)
             nn.init.constant_(layer.bias, bias)  # type: ignore[arg-type]  # each has one
-
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        logits_NK: Tensor = self.classifier(self.features(images_N3HW))
-        return logits_NK
 
 
 # ---- NASNet-A (Zoph et al. 2018) -------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Networks whose depth and width are dials: ResNet/x, MLP/x and GPT/x; and BERT-base.
 
-Shapes: N images or sequences, C channels (the width), H rows, W columns, S tokens, D width, K classes; of attention
-H heads of E = D / H each; V vocabulary.
+Each is a stem, blocks and a head, one behind the other, in this order.
+
+Shapes: N images or sequences, C channels (the width), H rows, W columns, S tokens, D width; of attention H heads of
+E = D / H each.
 """
 
 import math
@@ -11,14 +13,10 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 # ---- resnetx --------------------------------------------------------------------------------------------------------
-# ResNet/x and MLP/x: a residual network and a network of dense layers, whose depth and width are dials.
-#
 # Initialisation: He et al. 2015 ("msra" in Caffe).
-#
-# Shapes: N images, C channels (the width), H rows, W columns, D width, K classes.
 
 
-class ResNetX(nn.Module):
+class ResNetX(nn.Sequential):
     """A residual network of x equal blocks (Tallent et al. 2017).
 
     Section 3.3: "a standard ResNet input and output layer but where the inner layers are defined by x replications of
@@ -37,12 +35,6 @@ class ResNetX(nn.Module):
         self.blocks = nn.Sequential(*(ResidualBlock(width) for _ in range(x)))
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
         self.apply(initialise)
-
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        x_NCHW = self.stem(images_N3HW)
-        x_NCHW = self.blocks(x_NCHW)
-        logits_NK: Tensor = self.classifier(x_NCHW)
-        return logits_NK
 
 
 class ResidualBlock(nn.Module):
@@ -69,7 +61,7 @@ class ResidualBlock(nn.Module):
         return y_NCHW
 
 
-class MlpX(nn.Module):
+class MlpX(nn.Sequential):
     """A stem, x dense layers of one width, a head, and a ReLU behind each but the last.
 
     The end of the space where communication costs most: a weight is used once for each image, so that no batch of fewer
@@ -83,12 +75,6 @@ class MlpX(nn.Module):
         self.head = nn.Linear(width, classes)
         self.apply(initialise)
 
-    def forward(self, images_N3HW: Tensor) -> Tensor:
-        x_ND = self.stem(images_N3HW)
-        x_ND = self.blocks(x_ND)
-        logits_NK: Tensor = self.head(x_ND)
-        return logits_NK
-
 
 def initialise(module: nn.Module) -> None:
     """He et al. 2015, for layers behind which there is a ReLU; no bias."""
@@ -100,14 +86,10 @@ def initialise(module: nn.Module) -> None:
 
 
 # ---- language models ------------------------------------------------------------------------------------------------
-# Transformers of sequences of tokens: GPT/x, a decoder whose depth, width and sequence are dials, and BERT-base.
-#
 # No dropout, so that a step is arithmetic alone.
-#
-# Shapes: N sequences, S tokens, D width, H heads of E = D / H each, V vocabulary.
 
 
-class GptX(nn.Module):
+class GptX(nn.Sequential):
     """GPT-2 (Radford et al. 2019) of any depth, width and sequence.
 
     Its smallest model is x=12, width 768, 12 heads, sequences of 1,024 tokens and a vocabulary of 50,257. Normalisation
@@ -125,12 +107,6 @@ class GptX(nn.Module):
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.stem.tokens.weight
         _initialise_gptx(self, x)
-
-    def forward(self, tokens_NS: Tensor) -> Tensor:
-        x_NSD = self.stem(tokens_NS)
-        x_NSD = self.blocks(x_NSD)
-        logits_NSV: Tensor = self.head(self.norm(x_NSD))
-        return logits_NSV
 
 
 class Stem(nn.Module):
@@ -219,7 +195,7 @@ def _initialise_gptx(model: GptX, x: int) -> None:
 WIDTH, HEADS, BLOCKS, PLACES, SENTENCES, VOCABULARY = 768, 12, 12, 512, 2, 30522  # Devlin et al. 2019, section 3
 
 
-class Bert(nn.Module):
+class Bert(nn.Sequential):
     """BERT-base (Devlin et al. 2019): the encoder of 12 blocks, and the head that says which word is behind a mask.
 
     Counted and built as Hugging Face's BertForMaskedLM: 109,514,298 parameters, of which 108,891,648 are the encoder's;
@@ -235,11 +211,6 @@ class Bert(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY)
         self.head.weight = self.stem.tokens.weight
         self.apply(_initialise_bert)
-
-    def forward(self, tokens_NS: Tensor) -> Tensor:
-        x_NSD = self.blocks(self.stem(tokens_NS))
-        logits_NSV: Tensor = self.head(self.transform(x_NSD))
-        return logits_NSV
 
 
 class BertStem(nn.Module):

@@ -127,10 +127,9 @@ def differs_from_paper(model: ModelChoice, image_size: int, what: str) -> list[s
     ]
 
 
-# Caffe's AlexNet; the network itself is in `workloads.caffe`.
-
-
 class AlexNetKind(Kind[AlexNetSettings]):
+    """Caffe's AlexNet."""
+
     checked_by_table = False
 
     def build(self, model: AlexNetSettings, image_size: int) -> "nn.Module":
@@ -149,28 +148,17 @@ class AlexNetKind(Kind[AlexNetSettings]):
         return differs_from_paper(model, image_size, "first classifier layer, fc6,")
 
 
-# Caffe's network for CIFAR-10; the network itself is in `workloads.caffe`.
+class CifarKind(Kind[CifarNetSettings | CifarNetwork]):
+    """Caffe's network for CIFAR-10, and those that Anderson et al. 2018 trained."""
 
-
-class CifarNetKind(Kind[CifarNetSettings]):
     checked_by_table = False
 
-    def build(self, model: CifarNetSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import caffe
-
-        return caffe.CifarNet(model.classes, image_size)
-
-
-# Networks for CIFAR-10 that Anderson et al. 2018 trained; the networks themselves are in `workloads.caffe`.
-
-
-class PublishedCifarKind(Kind[CifarNetwork]):
-    checked_by_table = False
-
-    def build(self, model: CifarNetwork, image_size: int) -> "nn.Module":
+    def build(self, model: CifarNetSettings | CifarNetwork, image_size: int) -> "nn.Module":
         from resnetx.workloads import caffe
 
         match model:
+            case CifarNetSettings():
+                return caffe.CifarNet(model.classes, image_size)
             case ResNetSettings():
                 return caffe.ResNet(model.blocks, model.classes)
             case DenseNetSettings():
@@ -180,8 +168,6 @@ class PublishedCifarKind(Kind[CifarNetwork]):
         return caffe.AlexNet32(model.classes, image_size)
 
 
-# Caffe's GoogLeNet, which trains with two auxiliary classifiers; the network itself is in `workloads.caffe`.
-
 PARAMETERS = (
     "the paper states 5.5 M parameters, which no version of GoogLeNet has: with 1000 classes it has "
     "13.4 M with its two auxiliary classifiers, which train, and 7.0 M without them"
@@ -189,6 +175,8 @@ PARAMETERS = (
 
 
 class GoogLeNetKind(Kind[GoogLeNetSettings]):
+    """Caffe's GoogLeNet, which trains with two auxiliary classifiers."""
+
     checked_by_table = False
 
     def build(self, model: GoogLeNetSettings, image_size: int) -> "nn.Module":
@@ -254,9 +242,6 @@ class MlpXKind(Family[MlpXSettings]):
         return families.MlpX(model.x, model.width, model.classes, image_size)
 
 
-# BERT-base; the network itself is in `workloads.families`.
-
-
 class BertKind(Kind[BertSettings]):
     checked_by_table = False
 
@@ -276,10 +261,9 @@ class BertKind(Kind[BertSettings]):
         ]
 
 
-# ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is in `workloads.families`.
-
-
 class ResNetXKind(Family[ResNetXSettings]):
+    """The family of the paper (Tallent et al. 2017)."""
+
     def build(self, model: ResNetXSettings, image_size: int) -> "nn.Module":
         from resnetx.workloads import families
 
@@ -295,10 +279,9 @@ class ResNetXKind(Family[ResNetXSettings]):
         }
 
 
-# Any classifier of `torchvision.models`, by its name there. Which images each accepts, only building it shows.
-
-
 class TorchvisionKind(Kind[Torchvision]):
+    """Any classifier of `torchvision.models`, by its name there. Which images each accepts, only building it shows."""
+
     packages = ("torch", "torchvision")
 
     def build(self, model: Torchvision, image_size: int) -> "nn.Module":
@@ -359,10 +342,9 @@ def installed_classifiers() -> dict[str, int]:
     return {name: models.get_model_weights(name).DEFAULT.transforms().crop_size[0] for name in names}
 
 
-# A model of the user's own: `workloads.user_file`.
-
-
 class PythonKind(Kind[PythonSettings]):
+    """A model of the user's own: `workloads.user_file`."""
+
     def build(self, model: PythonSettings, image_size: int) -> "nn.Module":
         from resnetx.workloads import user_program
 
@@ -433,14 +415,14 @@ KINDS: dict[type[ModelChoice], Kind[Any]] = {
     MlpXSettings: MlpXKind(),
     AlexNetSettings: AlexNetKind(),
     GoogLeNetSettings: GoogLeNetKind(),
-    CifarNetSettings: CifarNetKind(),
-    ResNet20Settings: PublishedCifarKind(),
-    ResNet110Settings: PublishedCifarKind(),
-    DenseNet40Settings: PublishedCifarKind(),
-    DenseNet100Settings: PublishedCifarKind(),
-    AlexNet32Settings: PublishedCifarKind(),
-    NasNetSettings: PublishedCifarKind(),
-    NasNetMobileSettings: PublishedCifarKind(),
+    CifarNetSettings: CifarKind(),
+    ResNet20Settings: CifarKind(),
+    ResNet110Settings: CifarKind(),
+    DenseNet40Settings: CifarKind(),
+    DenseNet100Settings: CifarKind(),
+    AlexNet32Settings: CifarKind(),
+    NasNetSettings: CifarKind(),
+    NasNetMobileSettings: CifarKind(),
     BertSettings: BertKind(),
     Torchvision: TorchvisionKind(),
     PythonSettings: PythonKind(),

@@ -21,6 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import (
@@ -549,12 +550,4 @@ def _of_many(layer: Layer) -> Layer:
 
 
 def _sized(layer: Layer, shape: tuple[int, ...], flops: int) -> Layer:
-    return Layer(
-        name=layer.name,
-        kind=layer.kind,
-        inputs=layer.inputs,
-        output_shape=shape,
-        in_place=layer.in_place,
-        parameters=layer.parameters,
-        multiply_adds=flops // 2,
-    )
+    return msgspec.structs.replace(layer, output_shape=shape, multiply_adds=flops // 2)

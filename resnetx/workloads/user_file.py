@@ -91,7 +91,7 @@ def _saved(path: Path, file: Path) -> Saved | None:
     if not is_file(path):
         return None
     try:
-        saved: Saved = read_json(File(path, "a table of layers", TABLE_BYTES), Saved)
+        saved = read_json(File(path, "a table of layers", TABLE_BYTES), Saved)
     except FileError:
         return None
     if not _is_sound(saved.layers):
@@ -156,7 +156,7 @@ def _counted_apart(model: PythonSettings, image_size: int, path: Path) -> Saved:
         if not is_file(answer):
             said = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise ConfigError(f"{model.file}: ended its process with status {ended.returncode} ({shortened(said)})")
-        found: Counted = read_json(File(answer, "a table of layers", TABLE_BYTES), Counted)
+        found = read_json(File(answer, "a table of layers", TABLE_BYTES), Counted)
         if found.saved is None:
             raise ConfigError(found.error)
         with suppress(OSError):  # a folder that cannot be written: it is counted anew each time

@@ -173,7 +173,7 @@ def test_a_group_that_is_given_in_part_keeps_its_other_defaults():
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_loaded_as_what_it_is(tmp_path):
+def test_what_is_kept_is_loaded_as_what_it_is(tmp_path, undrawn):
     made = resnetx.predict(systems=["gx8", "dgx1-p100"], model="alexnet", gpus=[1, 2], out=tmp_path / "predicted")
     assert resnetx.load(tmp_path / "predicted") == made
     assert resnetx.load(tmp_path / "predicted" / "prediction.json") == made

@@ -15,7 +15,7 @@ from resnetx.prediction import predict as many
 pytestmark = pytest.mark.slow
 
 
-class Counted(progress.Logged):
+class Counted(progress.Progress):
     """Keeps what is counted."""
 
     def __init__(self):

@@ -94,7 +94,7 @@ def test_a_smaller_prediction_leaves_no_points_of_another(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_systems_are_compared_by_them(made, tmp_path):
+def test_systems_are_compared_by_them(made, tmp_path, undrawn):
     found = resnetx.compare(tmp_path, out=str(tmp_path / "compared"))
     again = resnetx.load(tmp_path / "compared" / "prediction.json")
     assert again.points == made.points

@@ -17,7 +17,7 @@ from resnetx.literature.papers import check_papers
 pytestmark = pytest.mark.slow  # predicts the points of papers
 
 
-def test_statements_are_those_that_compare_checks(tmp_path):
+def test_statements_are_those_that_compare_checks(tmp_path, undrawn):
     made = resnetx.reproduce("shi2018", out=str(tmp_path / "page"))
     assert made == check_papers(["shi2018"])
     text = (tmp_path / "page" / "index.html").read_text()
@@ -25,7 +25,7 @@ def test_statements_are_those_that_compare_checks(tmp_path):
     assert resnetx.load(str(tmp_path / "page")) == made
 
 
-def test_a_figure_by_its_number_has_the_statements_on_what_it_shows(tmp_path, capsys):
+def test_a_figure_by_its_number_has_the_statements_on_what_it_shows(tmp_path, capsys, undrawn):
     assert main(["reproduce", "tallent2017", "figure=12", f"out={tmp_path / 'page'}"]) == 0
     assert "checks of Tallent et al. 2017" in capsys.readouterr().out
     assert {file.name for file in (tmp_path / "page").glob("*.svg")} == {"rate-nccl1.svg", "rate-nccl2.svg"}
@@ -43,7 +43,7 @@ def test_what_a_file_declares_of_figures_is_there(paper):
             )
 
 
-def test_measured_machines_stand_beside_what_is_predicted(tmp_path, capsys):
+def test_measured_machines_stand_beside_what_is_predicted(tmp_path, capsys, undrawn):
     """One run of each case: what it says is shown, and decides nothing."""
     study = "results/lab/paper/study"
     assert main(["reproduce", "tallent2017", study, f"out={tmp_path}", "figure=12", "--all"]) == 0
@@ -130,7 +130,7 @@ def test_a_paper_of_copies_alone_has_figures_of_them(paper, tmp_path):
     assert ("stated" in drawn) == (paper == "anderson2018")  # the other states one figure
 
 
-def test_figures_of_a_paper_are_in_its_units(tmp_path):
+def test_figures_of_a_paper_are_in_its_units(tmp_path, undrawn):
     """Per cent, where the paper says per cent, and times, where it has one system over another."""
     resnetx.reproduce("anderson2018", out=str(tmp_path / "a"))
     page = (tmp_path / "a" / "index.html").read_text()

@@ -145,7 +145,7 @@ def test_a_mixture_has_one_page_and_a_study_in_it_one_of_its_own(study_on_disk, 
 
 
 @pytest.mark.slow
-def test_predictions_comparisons_and_systems_have_pages(tmp_path):
+def test_predictions_comparisons_and_systems_have_pages(tmp_path, undrawn):
     for verb in ("predict", "compare"):
         words = ["dgx1-p100", "gx8", "model=alexnet", "batch_size=256", f"out={tmp_path / verb}"]
         assert main([verb, *words]) == 0

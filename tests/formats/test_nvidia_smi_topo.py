@@ -40,6 +40,7 @@ FORMS = {
     "underlined": DGX1_V100.replace("\tGPU", f"\t{ESC}GPU", 8).replace("Affinity", "Affinity\x1b[0m"),
     "underlined, its escapes lost": DGX1_V100.replace("\tGPU", "\t[4mGPU", 8).replace("Affinity", "Affinity[0m"),
     "glued header": DGX1_V100.replace("\tGPU", "GPU", 8).replace("GPU7\tmlx5_0", "GPU7mlx5_0", 1),
+    "the last card and the field behind it glued": DGX1_V100.replace("mlx5_3\tCPU", "mlx5_3CPU", 1),
     "title": f"GPU Topology:\n{DGX1_V100}",
     "wrapped header": DGX1_V100.replace("\tmlx5_1", "\n\tmlx5_1", 1).replace("CPU Affinity", "CPU\nAffinity", 1),
     "wrapped rows": DGX1_V100.replace(" SYS \t SYS \t SYS \t PIX", " SYS \t SYS \t SYS \n\t PIX"),
@@ -119,6 +120,39 @@ def test_peers_are_read_with_what_they_were_asked_for():
     assert matrix.peers == {("GPU0", "GPU1"): True, ("GPU1", "GPU0"): False}
     unknown = smi_topo.parse(FILE, text.replace("TNS", "U").replace(" n\n", "\n", 1)).peers[0]
     assert (unknown.capability, unknown.peers) == ("", {("GPU0", "GPU1"): True})
+
+
+def test_a_matrix_of_pci_alone_says_that_it_leaves_nvlink_out():
+    (note,) = topo(f"$ nvidia-smi topo -mp\n{PAIR}").notes
+    assert note == "NVLink: topo -mp leaves it out; nvidia-smi topo -m has it"
+    whole = "$ nvidia-smi topo -m\n" + PAIR.replace("PIX", "NV2")
+    of_pci = f"$ nvidia-smi topo -mp\n{PAIR}"
+    for both in (whole + of_pci, of_pci + whole):
+        assert (topo(both).words["GPU0", "GPU1"], topo(both).notes) == ("NV2", ())
+
+
+def test_a_line_may_name_several_gpus():
+    found = smi_topo.parse(FILE, f"GPU 0,1: NVIDIA GB200\nGPU 0,1 Compute Capability: 10.0\nTopology:\n{PAIR}")
+    assert found.names == {0: "NVIDIA GB200", 1: "NVIDIA GB200"}
+
+
+def test_lspci_beside_the_matrix_names_the_gpus():
+    card = (
+        "{}:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102 [GeForce RTX 3090] [10de:2204] (rev a1)\n"
+    )
+    other = "{}:00.0 3D controller: NVIDIA Corporation Device [10de:2330] (rev a1)\n01:00.1 Audio device: NVIDIA\n"
+    names = smi_topo.parse(FILE, PAIR + card.format("01") * 2 + card.format("0000:02") + other.format("03")).names
+    assert names == {0: "GeForce RTX 3090", 1: "GeForce RTX 3090"}
+
+
+def test_links_of_a_gpu_whose_lines_are_not_all_there_are_not_counted():
+    rate = "\t Link {}: 25 GB/s\n".format
+    gpu = "GPU {}: NVIDIA A100-SXM4-80GB (UUID: x)\n".format
+    elided = gpu(0) + rate(0) + "\t [...]\n" + rate(11)
+    cut = gpu(1) + "".join(map(rate, range(12))) + gpu(2) + rate(0) + "......\n"
+    errors = gpu(1) + "\t Link 0: Replay Errors: 0\n"  # of nvidia-smi nvlink -e
+    ports = smi_topo.parse(FILE, elided + cut + errors).ports
+    assert {gpu: len(each.up) for gpu, each in ports.items()} == {1: 12}
 
 
 def test_one_text_may_have_names_distances_and_peers():

@@ -8,19 +8,12 @@ import pytest
 
 from resnetx.api.topology_answers import collective_answer, collective_cost
 from resnetx.interconnect.collectives.algorithms import UNFITTED, fitted
-from resnetx.interconnect.collectives.collective_errors import (
-    OPEN_SPAN,
-    CollectiveResidual,
-    alike,
-    cells,
-    error_of,
-    table,
-)
+from resnetx.interconnect.collectives.collective_errors import OPEN_SPAN, error_of, table
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import calibrate, plan
 from resnetx.interconnect.collectives.published import load_published, measured_devices, times, with_published
 from resnetx.interconnect.systems.system import load
-from resnetx.literature.collectives_fit import fit, log_errors
+from resnetx.literature.collectives_fit import CollectiveResidual, alike, cells, fit, log_errors
 from resnetx.units import size_text
 
 MIB = 2**20

@@ -1,6 +1,7 @@
 """Pair copies and collectives of other programs become bench records."""
 
 import json
+import re
 from statistics import median
 
 import pytest
@@ -205,6 +206,25 @@ def test_a_test_that_ran_twice_is_timed_twice(imported):
         imported((HEAD + text + HEAD.replace("A6000", "A5000") + text).encode())
 
 
+def test_the_first_versions_name_gpus_without_their_addresses(imported):
+    test = running("device_to_device_memcpy_read_ce", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
+                   [["N/A", "26.34"], ["21.95", "N/A"]])  # fmt: skip
+    record = imported((re.sub(r" \(0000.*\)", "", HEAD) + test).encode())
+    assert [(device.name, device.pci_bus_id) for device in record.devices] == [("NVIDIA RTX A6000", None)] * 2
+
+
+def test_a_table_of_nccl_tests_behind_copies_is_said_and_read_where_it_is_asked_for(imported):
+    table = (
+        "#  size  count  type  redop  root  time  algbw  busbw #wrong\n1048576 262144 float sum -1 80.1 13.09 13.09 0\n"
+    )
+    both = p2p_test({"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)": lambda a, b: 25.0}, 2) + table.encode()
+    record = imported(both)
+    assert record.cells and not record.points
+    assert "left out: a table of nccl-tests, which collective= reads" in [each.message for each in record.warnings]
+    record = imported(both, collective="allreduce", gpus=2)
+    assert [point.size_bytes for point in record.points] == [2**20] and not record.cells
+
+
 def test_two_programs_in_one_file_are_refused_not_read_in_part(imported):
     text = HEAD + running("device_to_device_memcpy_read_ce", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
                           [["N/A", "26.34"], ["21.95", "N/A"]])  # fmt: skip
@@ -214,7 +234,7 @@ def test_two_programs_in_one_file_are_refused_not_read_in_part(imported):
 
 def test_a_matrix_that_a_terminal_has_broken_is_refused(imported):
     title = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n"
-    text = f"{title} 0 1 2\n 0 N/A 1\n"
+    text = f"{title} 0 1 2\n 0 N/A 1\n 2\n"
     with pytest.raises(FileError, match="line 4: 2 figures below a heading of 3 columns"):
         imported(text.encode())
 
@@ -283,7 +303,10 @@ def test_a_matrix_that_lost_rows_is_said(imported):
     text = p2p_test({"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)": lambda a, b: 250.0}, 4)
     said = "Unidirectional P2P=Enabled Bandwidth Matrix has fewer rows than columns: the text has been cut off"
     assert said not in [warning.message for warning in imported(text).warnings]
-    assert said in [warning.message for warning in imported(b"\n".join(text.splitlines()[:-1])).warnings]
+    for cut in (b"\n".join(text.splitlines()[:-1]), text[:-9]):  # behind a row, and within one
+        record = imported(cut)
+        assert said in [warning.message for warning in record.warnings]
+        assert max(cell.source for cell in record.cells) == 3 > max(cell.target for cell in record.cells)
 
 
 def test_reads_and_writes_are_kept_apart_and_each_has_its_sender(imported):
@@ -431,6 +454,7 @@ def test_osu_between_gpus_that_does_not_say_where_its_buffers_are_has_that_as_a_
     [
         (b'{"nvbandwidth": {"testcases": []}}', "a.json", "no test of it has copies between GPUs"),
         (b'{"nvbandwidth": [1]}', "a.json", "nvbandwidth"),
+        (b"SUM device_to_device_memcpy_read_ce 790.16\n", "a.txt", "has no matrix of nvbandwidth, as where its sums"),
         (b"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\nnothing\n", "a.txt", "no matrix of it is one of"),
         (b"Uni-PCIe-Bandwidth\n", "a.txt", "no matrix of it is one of Tartan's"),
         (b"# OSU MPI Latency Test v5\n", "a.txt", "no line of it is a result (size, then latency"),

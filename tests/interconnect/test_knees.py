@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.interconnect.collectives import sizes as knees
 from resnetx.interconnect.collectives.bench_reading import import_bench
-from resnetx.interconnect.pairs.costs import published
+from resnetx.literature.pairs_fit import published
 from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(3, 31)]

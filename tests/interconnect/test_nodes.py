@@ -6,7 +6,6 @@ from msgspec.structs import replace
 from resnetx.interconnect.collectives import internode
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.systems import paths, system
-from resnetx.interconnect.systems.graph import EqualNodes
 from resnetx.interconnect.systems.system import Component, Link, System
 
 
@@ -33,7 +32,7 @@ def as_listed_by_hand(
 
 def listed(made: System) -> System:
     """The same with all components and links one by one."""
-    return replace(made, components=tuple(made.components), links=tuple(made.links), equal=None)
+    return replace(made, components=tuple(made.all_components), links=tuple(made.all_links), port=None)
 
 
 @pytest.mark.parametrize(
@@ -43,17 +42,18 @@ def listed(made: System) -> System:
 def test_equal_nodes_are_found_by_arithmetic_as_if_they_were_listed(name, nodes, network, nics):
     made = system.load(name, nodes=nodes, network=network, nics=nics)
     components, links, ports = as_listed_by_hand(name, nodes, network, nics)
-    *found, fabric = made.components
+    *found, fabric = made.all_components
     assert found == components
     assert (fabric.name, fabric.node) == ("fabric", -1)
-    links_made = made.links
+    links_made = made.all_links
     assert list(links_made[: len(links)]) == links
     assert [(link.a, link.b, link.part_name) for link in links_made[len(links) :]] == ports
     assert list(made.gpus) == [each for each in components if each.kind == "gpu"]
     assert made.gpus[-1] == made.gpus[len(made.gpus) - 1]
-    assert dict(made.neighbours) == dict(listed(made).neighbours)
-    for component in made.components:
+    near = listed(made).neighbours
+    for component in made.all_components:
         assert made.component(component.name) == component
+        assert made.neighbours[component.name] == near[component.name]
     for device, gpu in enumerate(made.gpus):
         assert (made.node_of(device), made.gpu_part(device)) == (gpu.node, gpu.part)
     assert {count for _, count in made.counted_links()} == {nodes}
@@ -78,13 +78,13 @@ def test_paths_and_rings_of_equal_nodes_are_those_of_listed_ones():
 def test_a_hundred_thousand_gpus_are_never_listed(monkeypatch):
     """Of equal nodes, only the few that are looked at are made."""
     placed: list[int] = []
-    place = EqualNodes.placed
+    place = System.placed
 
-    def counted(equal: EqualNodes, component: Component, node: int) -> Component:
+    def counted(made: System, component: Component, node: int) -> Component:
         placed.append(node)
-        return place(equal, component, node)
+        return place(made, component, node)
 
-    monkeypatch.setattr(EqualNodes, "placed", counted)
+    monkeypatch.setattr(System, "placed", counted)
     made = system.load("dgx-h100", nodes=2**14, network="ndr400")
     assert plan(made, devices=range(2**17)).cost(2**30).time_s > 0
     assert set(placed) == {0, 1}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from resnetx.interconnect.pairs.classes import ONE_CLASS, class_names, classify, described, described_pairs, names_of
-from resnetx.interconnect.pairs.costs import MATRIX_BYTES, published
 from resnetx.interconnect.systems.paths import copy_path, routes
 from resnetx.interconnect.systems.system import load
+from resnetx.literature.pairs_fit import MATRIX_BYTES, published
 
 SEEDS = range(40)
 
@@ -135,6 +135,17 @@ def test_shuffled_labels_are_one_class(sizes):
         times = {2**size: dict(zip(all_pairs(8), random.permutation(values), strict=True)) for size in range(sizes)}
         false += any(len(classes) > 1 for classes in classify(times).values())
     assert false <= 0.15 * len(SEEDS)
+
+
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_latencies_that_say_nothing_of_pairs_hide_no_classes_of_large_copies(gpus):
+    """As p2pBandwidthLatencyTest prints them: peers of one switch copy four times as fast, and none answers sooner."""
+    random = np.random.default_rng(1)
+    large = {(a, b): (1.0 if a // 2 == b // 2 else 4.0) * (1 + 0.005 * random.random()) for a, b in all_pairs(gpus)}
+    small = {pair: 1e-6 * (1 + 0.1 * random.random()) for pair in large}
+    classes = classify({16: small, 2**27: large})
+    assert [len(each.pairs) for each in classes[2**27]] == [gpus, gpus * (gpus - 2)]
+    assert [each.name for each in classes[16]] == [ONE_CLASS]
 
 
 def test_two_gpus_have_one_class():

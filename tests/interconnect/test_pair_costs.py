@@ -2,10 +2,11 @@
 
 import pytest
 
-from resnetx.interconnect.pairs.costs import FIT_FILE, error_of, figures, host_path, pair_cost, tolerance
+from resnetx.interconnect.pairs.costs import FIT_FILE, error_of, host_path, pair_cost, tolerance
 from resnetx.interconnect.systems.paths import copy_path, routes
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import pairs_fit
+from resnetx.literature.pairs_fit import figures
 
 KiB, MiB = 2**10, 2**20
 

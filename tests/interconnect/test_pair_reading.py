@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from resnetx.interconnect.pairs import pair_reading
-from resnetx.interconnect.pairs.costs import MATRIX_BYTES, host_path, pair_cost, published
+from resnetx.interconnect.pairs.costs import host_path, pair_cost
 from resnetx.interconnect.pairs.pair_reading import counted, findings_of, judge, with_readings
 from resnetx.interconnect.systems.paths import copy_path
 from resnetx.interconnect.systems.system import load
+from resnetx.literature.pairs_fit import MATRIX_BYTES, published
 from resnetx.record.bench_record import CopyCell, Pair
 
 MiB = 2**20

@@ -1,5 +1,6 @@
 """Which part each GPU of a survey is: by its name, PCI id or architecture; by its links only where nothing names it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,11 @@ AMD = {"vendor": "0x1002", "cls": "0x038000"}
         ({"device": "0x20b5", "gpu": 'sm="80"'}, "a100-pcie-80gb"),
         ({"device": "0x1eb8", "gpu": 'sm="75"', "speed": "8.0 GT/s PCIe"}, "t4-16gb"),
         ({"device": "0x2237", "gpu": 'sm="86"'}, "a10g-24gb"),
+        ({"device": "0x2329", "gpu": 'sm="90"', "speed": "32.0 GT/s PCIe"}, "h20-96gb"),
+        ({"device": "0x27b8", "gpu": 'sm="89"'}, "l4-24gb"),
         ({**AMD, "device": "0x740f", "gpu": 'sm="104" gcn="910"'}, "mi210-64gb"),
         ({**AMD, "device": "0x74a1", "gpu": 'sm="94" gcn="gfx942"', "speed": "32.0 GT/s PCIe"}, "mi300x-192gb"),
+        ({**AMD, "device": "0x74a5", "gpu": 'gcn="gfx942"', "speed": "32.0 GT/s PCIe"}, "mi325x-256gb"),
         ({**AMD, "gpu": 'gcn="908"'}, "mi100-32gb"),  # files of RCCL before it wrote ids; the only GPU of gfx908
     ],
 )
@@ -73,7 +77,7 @@ def test_the_pci_id_or_the_architecture_names_the_gpu(made, gpu, part):
         ({"device": "0x2206", "gpu": 'sm="86"'}, "NVIDIA GeForce RTX 3080 (sm_86), not described"),
         ({"device": "0xffff", "gpu": 'sm="89"'}, "NVIDIA GPU of PCI id 10de:ffff (sm_89), not described"),
         ({"gpu": 'sm="90"'}, "NVIDIA GPU (sm_90), not described"),
-        ({**AMD, "device": "0x74a5", "gpu": 'gcn="gfx942"'}, "AMD Instinct MI325X (gfx942), not described"),
+        ({**AMD, "device": "0x75a3", "gpu": 'gcn="gfx950"'}, "AMD Instinct MI355X (gfx950), not described"),
         ({**AMD, "gpu": 'sm="90" gcn="910"'}, "AMD GPU (gfx90a), not described"),
         ({**AMD, "device": "0xffff", "gpu": 'sm="90"'}, "AMD GPU of PCI id 1002:ffff, not described"),  # no sm
         ({"vendor": "0x1d94", "device": "0x54b7", "gpu": 'gcn="906"'},
@@ -99,6 +103,25 @@ def test_a_gpu_that_is_not_described_has_its_name_and_no_figures_of_another(made
 )
 def test_no_gpu_gets_the_numbers_of_another_vendor(made, text, capability):
     assert made(text)[0].gpu_part(0).compute_capability.value == capability
+
+
+@pytest.mark.parametrize(
+    ("few", "most", "kind", "taken"), [("OK", "CNS", "host", "none"), ("CNS", "OK", "pcie", "peers")]
+)
+def test_where_some_pairs_of_a_cpu_are_peers_and_others_not_most_decide(made, few, most, kind, taken):
+    cells = [["X" if a == b else few if {a, b} == {2, 3} else most for b in range(4)] for a in range(4)]
+    rows = [f" GPU{a}\t" + "\t".join(row) for a, row in enumerate(cells)]
+    machine, written = made("\n".join(["$ nvidia-smi topo -p2p r", " \tGPU0\tGPU1\tGPU2\tGPU3", *rows]))
+    assert paths.copy_path(machine, 0, 1).kind == kind
+    said = f"why some pairs of one CPU are peers and others not: all are taken for {taken}, as most are (assumed)"
+    assert said in written.unknown
+
+
+def test_a_cpu_of_which_the_maker_alone_is_stated_gets_no_figures_of_another_makers(made):
+    text = xml({"device": "0x2684", "gpu": 'sm="89"'}).replace("AuthenticAMD", "GenuineIntel")
+    _, written = made(re.sub(r' (familyid|modelid)="\d+"', "", text))
+    assert any(said.startswith("the CPU: Intel CPU is a family of several; its figures are assumed, as xeon-")
+               for said in written.unknown)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -292,9 +315,18 @@ def test_gpus_that_are_numa_nodes_of_the_host_are_beside_grace(made):
     assert {part.part_name for part in machine.components if part.kind == "switch"} == {"nvswitch4"}
     assert {part.part_name for part in machine.components if part.kind == "cpu"} == {"grace"}
     assert any("as gb200-186gb (NVLink-C2C, several to a CPU)" in said for said in written.unknown)
+    head, *rows = text([2, 10, 18, 26]).splitlines()  # network cards near no CPU are no CPUs without GPUs
+    cards = [
+        head.replace("GPU3", "GPU3\tNIC0\tNIC1"),
+        *(row.replace("\t0-", "\tSYS\tSYS\t0-").replace("\t72-", "\tSYS\tSYS\t72-") for row in rows),
+    ]
+    cards += [f"NIC{a}\tSYS\tSYS\tSYS\tSYS\t" + "\t".join("X" if a == b else "SYS" for b in range(2)) for a in range(2)]
+    assert any("as gb200-186gb (NVLink-C2C, several to a CPU)" in said for said in made("\n".join(cards))[1].unknown)
     named = "".join(f"\nGPU {gpu}: NVIDIA GB200 (UUID: GPU-{gpu})" for gpu in range(4))
     machine, _ = made(text([2, 10, 18, 26]) + named)
     assert {part.part_name for part in machine.gpus} == {"gb200-186gb"}
+    machine, _ = made(text(["N/A"] * 4) + named)  # by the GPU alone
+    assert {part.part_name for part in machine.components if part.kind == "cpu"} == {"arm-cpu"}
     by_memory = text(["N/A"] * 4).replace("71\t0\t", "71\t0,2-17\t").replace("143\t1\t", "143\t1,18-33\t")
     assert {part.part_name for part in made(by_memory)[0].components if part.kind == "cpu"} == {"grace"}
     plain, _ = made(text(["N/A"] * 4))

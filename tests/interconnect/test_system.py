@@ -236,7 +236,7 @@ def test_nodes_are_joined_by_the_cards_that_are_used():
     assert found.gpus[8].name == "node1.gpu0"
     assert len(found.neighbours[system.FABRIC]) == 3 * 4
     one = system.load("dgx-h100", nodes=1)
-    assert len(found.links) == 3 * len(one.links) + 12
+    assert len(found.all_links) == 3 * len(one.links) + 12
 
 
 def test_a_cluster_is_what_its_file_says_unless_asked():

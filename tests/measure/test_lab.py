@@ -39,7 +39,7 @@ def network_namespaces():
     return found
 
 
-def test_a_bench_recovers_the_described_bandwidth(tmp_path):
+def test_a_bench_recovers_the_described_bandwidth(tmp_path, preloaded):
     words = ["collective=allreduce", "size=[8,4MiB]", "gpus=2", "iterations=5", "--json"]
     with stalls.watched() as watched:
         child = lab("bench", *words, folder=tmp_path, scale=SLOW)
@@ -58,7 +58,7 @@ def test_a_bench_recovers_the_described_bandwidth(tmp_path):
     assert ratio > 0.9
 
 
-def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
+def test_a_slow_link_is_found_and_its_gpu_named(tmp_path, preloaded):
     machine = Path(__file__).parents[2] / "results" / "lab" / "degraded" / "gx8-gpu2-x8.yaml"
     words = ["copy=device", "gpus=4", "size=[64KiB,256KiB]", "iterations=9", "--json"]
     child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
@@ -70,7 +70,7 @@ def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
     assert not any("GPU 0 is slow" in message for message in slow)
 
 
-def test_unequal_ranks_that_vary_train_over_a_staged_link(tmp_path):
+def test_unequal_ranks_that_vary_train_over_a_staged_link(tmp_path, preloaded):
     """GPUs of two CPUs without peer access, and a network of which no trace is kept."""
     words = ["model=cifarnet", "batch_size=16", "split=uneven", "replay=gtx1080ti", "replay_jitter=0.1"]
     words += ["input=synthetic", "strategy=after", "warmup=3", "steps=3", "windows=3", "devices=[0,2,4]"]
@@ -120,7 +120,7 @@ os._exit(worker("run"))
         ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 was killed (SIGKILL)"),
     ],
 )
-def test_a_rank_that_is_lost_in_the_lab_is_named(tmp_path, task_of, monkeypatch, leaves, told):
+def test_a_rank_that_is_lost_in_the_lab_is_named(tmp_path, task_of, monkeypatch, preloaded, leaves, told):
     (tmp_path / "leaving.py").write_text(LEAVING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("RESNETX_TEST_LEAVES", leaves)

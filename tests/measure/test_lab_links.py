@@ -13,7 +13,11 @@ from tests.bench.lab_links import least
 from tests.patience import PATIENCE_S
 
 missing = lab_ranks.missing()
-pytestmark = [pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
+pytestmark = [
+    pytest.mark.dist,
+    pytest.mark.skipif(bool(missing), reason=missing),
+    pytest.mark.usefixtures("preloaded"),
+]
 
 LENT = 0.9  # of the least time: what buckets lend at the start is 6 % of these arrays, once at each of two links
 

@@ -147,9 +147,9 @@ def test_the_update_passes_over_the_parameters_five_times():
 def test_ratios_are_those_of_the_layers_times():
     found = ratios(HALF, NET, 32, 1000, measured_on=(P100, "fp32", None), wanted_on=(H200, "tf32", None))
     here, there = times(), times(gpu=H200, precision="tf32")
-    for each in found:
-        assert each.forward == pytest.approx(there[each.name].forward_s / here[each.name].forward_s)
-        assert each.backward == pytest.approx(there[each.name].backward_s / here[each.name].backward_s)
+    for name, (forward, backward) in found.items():
+        assert forward == pytest.approx(there[name].forward_s / here[name].forward_s)
+        assert backward == pytest.approx(there[name].backward_s / here[name].backward_s)
 
 
 # ---- the fit

@@ -16,7 +16,7 @@ from resnetx.literature.scaling_check import judged, strong_cases
 from resnetx.literature.training_rates import steps_series, training
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
-from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed
+from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed, rated
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
 
@@ -113,10 +113,20 @@ def test_nine_of_ten_steps_that_hosts_limit_lie_in_the_interval_of_what_a_host_t
         level += [HOSTS_OWN[key]] if (key := (of.source, of.network, of.precision)) in HOSTS_OWN else []
         level += [of.samples_per_s[1] ** -1] if 1 in of.samples_per_s else []
         if level and of.framework is None:
-            host = assumed(of.layers, None, of.precision)
+            host = assumed(of.layers, None, of.precision, decoding=of.input == "loader", rating=of.rating)
             inside.append(host.stretched(-1).time_s <= min(level) <= host.stretched(1).time_s)
     assert len(inside) == 21
     assert fmean(inside) >= 0.9
+
+
+def test_a_host_takes_as_much_longer_as_the_thread_of_its_cpu_is_rated_lower():
+    """`single_thread` of a part in a system's own description says it, and an unrated CPU nothing."""
+    takes = {of: rated(load(of), 0) for of in ("dgx1-p100", "gx8", "dgx-h100")}
+    assert takes == {"dgx1-p100": 2141, "gx8": 1941, "dgx-h100": None}
+    for own in (False, True):
+        fast, slow = (assumed(158, None, "fp32", own, rating=rating) for rating in (2400.0, 1200.0))
+        assert slow.time_s == pytest.approx(2 * fast.time_s)
+        assert assumed(158, None, "fp32", own) == assumed(158, None, "fp32", own, rating=rated(load("dgx-h100"), 0))
 
 
 def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
@@ -174,7 +184,7 @@ def errors(rows):
     ("read", "triples", "off", "inside", "on_curve", "off_line"),
     [
         ("prepared", 720, 0.020, 0.910, (223, 0.040), 0.087),
-        ("loader", 998, 0.051, 0.886, (417, 0.063), 0.125),
+        ("loader", 998, 0.048, 0.887, (490, 0.064), 0.122),
     ],
 )
 def test_the_middle_one_of_three_published_batches_from_the_other_two(read, triples, off, inside, on_curve, off_line):
@@ -182,7 +192,7 @@ def test_the_middle_one_of_three_published_batches_from_the_other_two(read, trip
     found, by_curve = [], []
     for of in steps_series():
         decoding, rates = of.input == "loader", of.samples_per_s
-        host = assumed(of.layers, of.framework, of.precision or "fp32", decoding=decoding)
+        host = assumed(of.layers, of.framework, of.precision or "fp32", decoding=decoding, rating=of.rating)
         for low, middle, high in combinations(sorted(rates), 3) if of.input == read else ():
             given = StatedRates(((low, rates[low]), (high, rates[high])), "stated", "a source", error=0.0)
             known = given.step(middle, host, 2 * of.layers * GPU_PASS_s, decoded=read == "loader")

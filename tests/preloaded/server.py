@@ -10,6 +10,7 @@ Tests of how processes start, listen and die run without it.
 """
 
 import array
+import ctypes
 import gc
 import importlib
 import importlib.util
@@ -32,11 +33,17 @@ READY = "ready"
 MOST_FILES = 64
 LENGTH = struct.Struct("!I")
 ATTENDANT = Path(__file__).with_name("attendant.py")
+ROOM_VARIABLE, ROOM_BYTES = "TESTS_ROOM", 2**16  # where the kernel shows variables: forks write theirs, for who looks
 
 
 def main(address: str, modules: list[str]) -> None:
     """Serves until it is killed; a fork of it returns, to end as its program does."""
     dying_with(os.getppid())()  # pytest, which may be killed
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, with SIGHUP, where a shell has started pytest
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # in the background: programs would not hear a test's signals
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    room = getenv(ROOM_VARIABLE.encode()) - len(f"{ROOM_VARIABLE}=")
     for module in modules:
         if importlib.util.find_spec(module.partition(".")[0]):
             importlib.import_module(module)
@@ -54,17 +61,19 @@ def main(address: str, modules: list[str]) -> None:
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
-            _attend(connection)
+            _attend(connection, room)
             return
         connection.close()
 
 
-def _attend(connection: socket.socket) -> None:
+def _attend(connection: socket.socket, room: int) -> None:
     """Forks once more: the fork returns after its program has run, and this process becomes its attendant.
 
     resnetx looks at the variables of a rank's parent, so the attendant is started with those of the client.
     """
     asked, files = _received(connection)
+    if not asked:  # the client was killed before it had asked
+        os._exit(1)
     begun, begin = os.pipe()  # closed by the start of the attendant
     if program := os.fork():
         os.set_inheritable(connection.fileno(), True)
@@ -76,12 +85,14 @@ def _attend(connection: socket.socket) -> None:
     os.close(begin)
     os.read(begun, 1)
     os.close(begun)
-    _become(asked, files)
+    _become(asked, files, room)
     _run(asked["words"])
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     length, ancillary, _, _ = connection.recvmsg(LENGTH.size, socket.CMSG_SPACE(MOST_FILES * 4))
+    if not length:
+        return {}, []
     files = array.array("i")
     for _, _, content in ancillary:
         files.frombytes(content)
@@ -89,7 +100,7 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         return marshal.loads(stream.read(*LENGTH.unpack(length))), list(files)
 
 
-def _become(asked: dict[str, Any], files: list[int]) -> None:
+def _become(asked: dict[str, Any], files: list[int], room: int) -> None:
     """Gives this process the session, files, folder and variables that the client would have had as a Python."""
     os.setsid()
     dying_with(os.getppid())()
@@ -97,6 +108,8 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["variables"])
+    shown = "\0".join(f"{name}={value}" for name, value in asked["variables"].items())
+    ctypes.memmove(room, os.fsencode(shown)[:ROOM_BYTES].ljust(ROOM_BYTES, b"\0"), ROOM_BYTES)
     sys.executable = asked["python"]
     sys.path[:0] = folders = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     _forget(folders)

@@ -57,7 +57,7 @@ def started(folder: Path, modules: list[str], **variables: str) -> Iterator[None
     for name in PROGRAMS:
         (programs / name).write_text(f"#!{sys.executable} -IS\n{CLIENT.read_text()}")
         (programs / name).chmod(0o755)
-    environment = {**os.environ, **FORKED, **variables}
+    environment = {**os.environ, **FORKED, server.ROOM_VARIABLE: " " * server.ROOM_BYTES, **variables}
     command = [sys.executable, "-m", "tests.preloaded.server", str(folder / "socket"), *modules]
     with (
         (folder / "said").open("w") as said,

@@ -12,8 +12,8 @@ from resnetx import record
 from resnetx.api import pages
 from resnetx.cli import main
 from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
-from resnetx.interconnect.pairs.costs import published
 from resnetx.interconnect.systems.system import load
+from resnetx.literature.pairs_fit import published
 from resnetx.reporting.bench_conclusions import bench_answer, collectives_of
 from resnetx.reporting.charts.benches import figures
 from resnetx.reporting.charts.figure import specification

@@ -310,7 +310,7 @@ def test_numbers_of_a_column_have_as_many_decimals_and_whole_ones_commas():
     ]
 
 
-def test_of_many_figures_the_last_are_folded(tmp_path):
+def test_of_many_figures_the_last_are_folded(tmp_path, undrawn):
     axes = Plot(x=Axis("a", "a"), y=Axis("b", "b"), marks=[Mark("dots")])
     table = Table(["a", "b"], [[1.0, 2.0], [2.0, 3.0]])
     figures = [grammar_figure(f"one{place}", "", "", table, axes) for place in range(page.MOST_FIGURES + 2)]
@@ -352,7 +352,7 @@ def test_the_page_of_a_bench_of_copies_names_them_in_its_table_and_nothing_priva
 
 
 @pytest.mark.slow
-def test_two_machines_of_the_lab_have_headings_that_tell_them_apart(tmp_path):
+def test_two_machines_of_the_lab_have_headings_that_tell_them_apart(tmp_path, undrawn):
     resnetx.report("results/lab/machines", out=str(tmp_path))
     words = Parsed((tmp_path / "index.html").read_text()).words
     assert "lab-machine on node1, in the lab as dgx1-p100" in words and "in the lab as gx8" in words
@@ -361,14 +361,14 @@ def test_two_machines_of_the_lab_have_headings_that_tell_them_apart(tmp_path):
     assert "images/s (" in words and " iterations/s): AlexNet" in words, "in the unit of its axis, too"
 
 
-def test_a_prediction_for_cpu_ranks_speaks_of_ranks(tmp_path):
+def test_a_prediction_for_cpu_ranks_speaks_of_ranks(tmp_path, undrawn):
     resnetx.report("results/lab/truth/prediction", out=str(tmp_path))
     words = Parsed((tmp_path / "index.html").read_text()).words
     assert "Predicted speed-up over one rank" in words and "over one GPU" not in words
 
 
 @pytest.mark.slow
-def test_the_first_sentence_of_a_study_of_many_lines_is_of_the_most_ranks_of_each(tmp_path):
+def test_the_first_sentence_of_a_study_of_many_lines_is_of_the_most_ranks_of_each(tmp_path, undrawn):
     """AlexNet with buckets gains 1.59 on 4 ranks and less on 8: the sentence's 1.44 is of another line's most."""
     resnetx.report("results/lab/truth/study", out=str(tmp_path))
     rows = list(csv.DictReader((tmp_path / "points.csv").read_text().splitlines()))
@@ -385,7 +385,7 @@ def test_curves_that_end_on_other_numbers_of_ranks_say_so():
 
 
 @pytest.mark.slow
-def test_a_page_says_in_full_precision_of_files_that_have_it_alone(tmp_path):
+def test_a_page_says_in_full_precision_of_files_that_have_it_alone(tmp_path, undrawn):
     resnetx.compare(systems=["dgx1-p100", "gx8"], model="alexnet", batch_size=256, gpus=[1, 8], out=str(tmp_path))
     words = Parsed((tmp_path / "index.html").read_text()).words
     assert "The same as a file: cases.csv" in words and "In full precision: claims.csv" in words

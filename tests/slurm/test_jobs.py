@@ -26,8 +26,8 @@ TINY = {
 }  # fmt: skip
 # What a sweep reads, and a single run does not.
 RUN = {key: value for key, value in TINY.items() if key not in ("repeats", "twins", "dirty")}
-# It will not end by itself, and leaves the cores to other tests meanwhile: computing is waited out.
-LONG = {**TINY, "windows": 10000, "steps": 100, "replay": "p100-sxm2-16gb", "batch_size": 1000}
+# It will not end by itself, and leaves the cores to other tests meanwhile: computing, of large layers, is waited out.
+LONG = {**TINY, "windows": 10000, "steps": 100, "replay": "p100-sxm2-16gb", "batch_size": 1000, "model.width": 512}
 
 
 @pytest.fixture

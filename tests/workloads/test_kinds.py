@@ -157,7 +157,7 @@ def test_the_weight_is_that_of_the_paper():
 # Files that may name one kind of model: its settings, its entry, its table, and rates that were published for it.
 OWN = (
     *("choices.py", "workloads/kinds.py", "workloads/user_", "workloads/tables/", "literature/training_rates.py"),
-    *("steering/steered_traffic.py", "literature/steered_page.py"),  # lists of workloads that somebody measured
+    "literature/steered_page.py",  # a list of workloads that somebody measured
 )
 
 

@@ -5,9 +5,9 @@ from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 from resnetx.api.bench import benches_of, execute, export_bench
 from resnetx.api.bench_settings import import_bench
@@ -19,7 +19,7 @@ from resnetx.errors import ConfigError
 from resnetx.formats.copy_rows import LOAD, STAGED
 from resnetx.interconnect.collectives import sizes
 from resnetx.interconnect.collectives.measured import measured
-from resnetx.interconnect.collectives.sizes import Band, bands
+from resnetx.interconnect.collectives.sizes import bands
 from resnetx.measure.launch.executor import follow, follows
 from resnetx.record import BenchPoint, BenchRecord, BenchRequest, CopyCell, Device, NicUse, PatternPoint, RunFolder
 from resnetx.record.bench_record import WRONG_ELEMENTS, CopyEnd, CopyFamily
@@ -44,9 +44,6 @@ from resnetx.reporting.bench_conclusions import (
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import GBps, in_GBps, size_text
-
-# ---- bench ----------------------------------------------------------------------------------------------------------
-# `bench`: times collectives and pair copies, or imports what nccl-tests measured.
 
 
 def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
@@ -265,12 +262,11 @@ def _fits(record: BenchRecord, name: str) -> list[str]:
     error_of_fit = (
         "too few sizes to leave any out" if math.isnan(error) else f"{error:.1%} off sizes left out of the fit"
     )
-    lines = [f"  from {size_text(round(band.from_bytes))}: {_line(band)}" for band in found]
+    lines = [
+        f"  from {size_text(round(band.from_bytes))}: {us(band.latency_s)} us + size / {in_GBps(band.bandwidth_Bps)}"
+        for band in found
+    ]
     return [f"time of {name} = latency + size / bandwidth, {error_of_fit}:", *lines]
-
-
-def _line(band: Band) -> str:
-    return f"{us(band.latency_s)} us + size / {in_GBps(band.bandwidth_Bps)}"
 
 
 # Pair copies as a person sees them: kinds, classes of pairs and sizes in one table; with --all matrices, too.
@@ -328,7 +324,8 @@ def every_pair(record: BenchRecord) -> None:
         if not show.everything() and family.copy not in (LOAD, "together"):
             continue
         largest, smallest = (pick(cell.size_bytes for cell in cells) for pick in (max, min))
-        title = f"copy={family.copy}, {family.direction}{family.issued}, gpus={record.world_size}, {_paths(cells)}"
+        ways = " and ".join(sorted({cell.path or "path not known" for cell in cells}))
+        title = f"copy={family.copy}, {family.direction}{family.issued}, gpus={record.world_size}, {ways}"
         if family.copy == LOAD:
             _matrix(f"{title}: ns of one access, to memory of the sender", cells, _ns)
         elif family.copy in _MATRICES:
@@ -392,10 +389,6 @@ def _at(cells: Sequence[CopyCell], size_bytes: int) -> list[CopyCell]:
     return [cell for cell in cells if cell.size_bytes == size_bytes]
 
 
-def _paths(cells: Sequence[CopyCell]) -> str:
-    return " and ".join(sorted({cell.path or "path not known" for cell in cells}))
-
-
 def _copy_GBps(cell: CopyCell) -> str:
     return GBps(1e9 * copied_GBps(cell, median(cell.time_s)))
 
@@ -426,30 +419,15 @@ def nics(record: BenchRecord) -> None:
         show.say(sentence)
 
 
-class NicRow(NamedTuple):
-    """Connections between two ranks that are alike but for their channel, in words."""
-
-    channels: str
-    source: str
-    target: str
-    of: str
-    sent: str
-    received: str
-    gpudirect: str
-
-
-NICS: list[Column[NicRow]] = [
-    Column("channels", lambda row: row.channels),
-    Column(">from", lambda row: row.source),
-    Column(">to", lambda row: row.target),
-    Column("of", lambda row: row.of),
-    Column("card of sender", lambda row: row.sent),
-    Column("of receiver", lambda row: row.received),
-    Column("GPUDirect", lambda row: row.gpudirect),
+NICS: list[Column[tuple[str, ...]]] = [
+    Column(heading, itemgetter(place))
+    for place, heading in enumerate(
+        ("channels", ">from", ">to", "of", "card of sender", "of receiver", "GPUDirect"),
+    )
 ]
 
 
-def _nic_rows(crossings: Sequence[bench_conclusions.SizeCrossing]) -> list[NicRow]:
+def _nic_rows(crossings: Sequence[bench_conclusions.SizeCrossing]) -> list[tuple[str, ...]]:
     """Connections that are alike but for their channel are one row."""
     channels: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for crossing in crossings:
@@ -457,7 +435,7 @@ def _nic_rows(crossings: Sequence[bench_conclusions.SizeCrossing]) -> list[NicRo
         gpudirect = "one end" if len(reached) > 1 else "yes" if True in reached else "no"
         words = (f"{crossing.source}", f"{crossing.target}", "ring" if crossing.ring else "other")
         channels[*words, _card(crossing.sent), _card(crossing.received), gpudirect].append(crossing.channel)
-    return [NicRow(",".join(map(str, numbers)), *words) for words, numbers in channels.items()]
+    return [(",".join(map(str, numbers)), *words) for words, numbers in channels.items()]
 
 
 def _card(end: NicUse | None) -> str:
@@ -471,7 +449,7 @@ def _sentences(crossings: Sequence[bench_conclusions.SizeCrossing], devices: Seq
     if seen.compared:
         said.append(
             f"Rails: {seen.kept} of {seen.compared} connections of rings leave and arrive by cards of one number; "
-            + "; ".join(f"GPU {gpu.gpu} by {' and '.join(gpu.cards)}" for gpu in seen.gpus)
+            + "; ".join(f"GPU {gpu} by {' and '.join(cards)}" for gpu, cards in seen.gpus.items())
             + "."
         )
     shared = sorted(

@@ -11,7 +11,6 @@ from resnetx.api.topology_answers import (
     Ranking,
     collective_cost,
     explained,
-    network_of,
     place_of,
 )
 from resnetx.cli import show
@@ -98,7 +97,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
         show.listing(crossed, sorted({_key(cost) for _, cost in rows}), note=note, keep=lambda key: key[0] == sizes[-1])
     else:
         columns: list[Column[Priced]] = [column.of(lambda row: row[1]) for column in COSTS]
-        columns.insert(_AT_NETWORK, Column("network", lambda row: network_of(row[0])))
+        columns.insert(_AT_NETWORK, Column("network", lambda row: row[0].system.network or ""))
         named = _named(rows, sizes[-1])
         show.listing(columns, rows, title, keep=lambda row: row in named)
     for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:

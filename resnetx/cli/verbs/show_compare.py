@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from resnetx.api.answers import accuracy_answer, benches_answer, papers_answer, score_answer
+from resnetx.api.answers import papers_answer, score_answer
 from resnetx.api.compare import Compared, compared
 from resnetx.cli import show
 from resnetx.cli.verbs import show_predict, show_reproduce
@@ -18,7 +18,6 @@ from resnetx.record.comparisons import (
     Accuracy,
     BenchComparison,
     BenchRatio,
-    CheckedPoint,
     CollectivePoint,
     Comparison,
     Crossing,
@@ -30,8 +29,8 @@ from resnetx.record.comparisons import (
 )
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
-from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
-from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, ratio_lines
+from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, accuracy_answer, checked_columns
+from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, benches_answer, ratio_lines
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
 from resnetx.reporting.explain_benches import DIFFERENCES
 from resnetx.reporting.systems_answer import (
@@ -48,9 +47,6 @@ from resnetx.reporting.systems_answer import (
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import figure, how_many, si, size_text, two_ends, unit_by_library
-
-# ---- compare --------------------------------------------------------------------------------------------------------
-# `compare`: two studies or benches, systems, or a prediction and the study that checks it, side by side.
 
 
 def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
@@ -98,8 +94,7 @@ def _accuracy(record: Accuracy, prediction: Prediction) -> None:
         show_predict.sources(prediction)
 
 
-# ---- show comparison ------------------------------------------------------------------------------------------------
-# The screen of two studies compared: the conclusion, then points, means, and what else differs.
+# ---- two studies ----------------------------------------------------------------------------------------------------
 
 
 def show_studies(compared: Comparison) -> None:
@@ -127,7 +122,7 @@ def show_studies(compared: Comparison) -> None:
         show.say(f"sure: t tests of {tested} of {len(compared.points)} cases, at most 5% of differences false.")
     elif compared.means:
         show.say("sure: nothing is tested, from too few runs; ends are those of single runs.")
-    _rest(hidden, "where it went: resnetx explain A B")
+    show.rest(hidden, "where it went: resnetx explain A B")
     if show.everything():
         for letter, study in (("A", compared.a), ("B", compared.b)):
             show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
@@ -138,12 +133,6 @@ def _machines(studies: Comparison, benches: BenchComparison) -> None:
     show_studies(studies)
     show.say()
     bench_comparison(benches)
-
-
-def _rest(hidden: Sequence[str], then: str = "") -> None:
-    """The line for what is not shown."""
-    behind = f"{', '.join(hidden)}: --all" if hidden and not show.everything() else ""
-    show.more(f"{'; '.join(filter(None, [behind, then, 'page: out=FOLDER']))}")
 
 
 DIFFERING = 3  # facts; --all lists all
@@ -167,7 +156,7 @@ def _differing(machines: Sequence[Difference]) -> list[str]:
     return [f"{len(machines) - DIFFERING} more that differ"] * (len(machines) > DIFFERING)
 
 
-# The screen of two benches compared: the answer, then ratios by operation, or by size of one; --all: each.
+# ---- two benches ----------------------------------------------------------------------------------------------------
 
 
 def bench_comparison(found: BenchComparison) -> None:
@@ -198,7 +187,7 @@ def bench_comparison(found: BenchComparison) -> None:
     if lines:
         hidden += _differing(found.machines)
         show.say("sure: medians of timings; whether they differ by chance: resnetx explain A B.")
-    _rest(hidden)
+    show.rest(hidden)
 
 
 def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
@@ -227,8 +216,7 @@ def _cells(cells: Sequence[BenchRatio]) -> None:
     show.listing(PAIR_RATIOS, pair_ratios, "Pairs, those that differ most first", every=True, constant=True)
 
 
-# ---- show accuracy --------------------------------------------------------------------------------------------------
-# The screen of a prediction compared with the study that checks it.
+# ---- a prediction and its study -------------------------------------------------------------------------------------
 
 NAMED = 3  # systems, and cases that only one side has, by name; --all names all
 
@@ -238,7 +226,7 @@ def accuracy(checked: Accuracy) -> None:
     for warning in checked.warnings:
         show.say(f"look: {warning}", indent=2)
     ranked = (
-        sorted(checked.points, key=_from_measured, reverse=True)
+        sorted(checked.points, key=lambda point: abs(point.error or 0.0), reverse=True)
         if len(checked.points) > show.fitting_rows()
         else checked.points
     )
@@ -267,11 +255,7 @@ def accuracy(checked: Accuracy) -> None:
             f"({checked.folder})"
         )
     hidden = [f"all {len(ranked)} cases"] * (len(shown) < len(ranked))
-    _rest(hidden, "where it went: resnetx explain A B")
-
-
-def _from_measured(point: CheckedPoint) -> float:
-    return 0.0 if point.error is None else abs(point.error)
+    show.rest(hidden, "where it went: resnetx explain A B")
 
 
 def _advantages(checked: Accuracy) -> None:
@@ -284,8 +268,7 @@ def _advantages(checked: Accuracy) -> None:
         show.say(f"one strategy over another: {decided} that the measurement decides, all predicted rightly: --all")
 
 
-# ---- show systems ---------------------------------------------------------------------------------------------------
-# The screen of systems side by side.
+# ---- systems --------------------------------------------------------------------------------------------------------
 
 SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
 _AXES = {

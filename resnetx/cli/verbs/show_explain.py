@@ -80,7 +80,7 @@ def explanations(found: Sequence[Explained]) -> None:
     elif len(found) > 1:
         hidden.append(f"{len(found) - 1:,} more case{'s' * (len(found) > 2)}")
     show.say(f"sure: {certainty(ranked[0])}.")
-    _rest(hidden)
+    show.rest(hidden)
 
 
 def _most(columns: Sequence[Column[T]], ranked: Sequence[T]) -> list[str]:
@@ -110,11 +110,6 @@ def _evidence(lines: Sequence[str]) -> list[str]:
     return [f"{len(lines) - len(shown)} more that differ"] * (len(shown) < len(lines))
 
 
-def _rest(hidden: Sequence[str]) -> None:
-    more = f"{', '.join(hidden)}: --all; " * bool(hidden and not show.everything())
-    show.more(f"{more}page: out=FOLDER")
-
-
 # ---- benches --------------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +122,7 @@ def show_figures(found: Sequence[ExplainedFigure]) -> None:
     if two:
         show.say(f"sure: {FIGURES_CERTAINTY}.")
     hidden += _evidence(list(dict.fromkeys(line for figure in figures or found for line in figure.evidence)))
-    _rest(hidden)
+    show.rest(hidden)
 
 
 # ---- an observed job ------------------------------------------------------------------------------------------------

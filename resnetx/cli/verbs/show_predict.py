@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from resnetx.literature.training import TrainingRow, TrainingSummary
 
 
-# ---- predict --------------------------------------------------------------------------------------------------------
-# `predict`: what a workload would do on systems that you do not have.
-
-
 def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Predicts and shows what is predicted."""
     if options.validate:
@@ -387,10 +383,6 @@ _VALIDATION: "list[Column[TrainingRow]]" = [
 
 def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-# ---- validate -------------------------------------------------------------------------------------------------------
-# `--validate`: how far off a model is of what was published, and whether each group of figures is within its limit.
 
 
 class ShowTable(Protocol):

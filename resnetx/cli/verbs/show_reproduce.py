@@ -351,7 +351,6 @@ SCORES: list[Column[tuple[KindScore, bool]]] = [
 
 
 # ---- reproduce ------------------------------------------------------------------------------------------------------
-# `reproduce`: what a paper states beside what is predicted of the same, and its figures.
 
 
 def reproduce_(options: Namespace, paths: list[Path], asked: Point) -> int:

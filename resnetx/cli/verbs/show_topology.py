@@ -50,10 +50,6 @@ if TYPE_CHECKING:
     from resnetx.record.topologies import PairAtSize, PairCosts
 
 
-# ---- topology -------------------------------------------------------------------------------------------------------
-# `topology`: described machines, the paths through them, and what a collective costs.
-
-
 def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     """Explains systems; without any word, names those that come with resnetx."""
     if options.validate:
@@ -195,10 +191,6 @@ def _of(now: int | None, possible: int | None, mark: str = "") -> str:
     return f"{'?' if now is None else f'{mark}{now}'} of {mark}{possible}"
 
 
-def _count(number: int | None) -> str:
-    return "" if number is None else f"{number:,}"
-
-
 def _nvlink_errors(device: DeviceLink) -> str:
     """The sum over links; with the links that have any."""
     counted = {
@@ -214,7 +206,7 @@ DEVICES: list[Column[DeviceLink]] = [
     Column("name", lambda device: device.name, 1),
     Column("PCIe gen", lambda device: _of(device.pcie_generation, device.pcie_generation_max)),
     Column("lanes", lambda device: _of(device.pcie_width, device.pcie_width_max, "x")),
-    Column(">replays", lambda device: _count(device.pcie_replays)),
+    Column(">replays", lambda device: "" if device.pcie_replays is None else f"{device.pcie_replays:,}"),
     Column(">NVLink errors", _nvlink_errors),
     Column(">speed", lambda device: "" if device.speed_Bps is None else si(8 * device.speed_Bps, "b/s"), 2),
 ]

@@ -168,7 +168,3 @@ MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
 
 def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:,.2f}"
-
-
-def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

@@ -34,9 +34,6 @@ from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import duration, figure, how_many, si
 
-# ---- train ----------------------------------------------------------------------------------------------------------
-# `train`: one point.
-
 
 def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Runs one point as `sweep` would; status 1 where it did not go well."""
@@ -60,7 +57,6 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
 
 
 # ---- verify ---------------------------------------------------------------------------------------------------------
-# `verify`: whether several ranks compute what one process would.
 
 WORST = 4  # layers in the table
 

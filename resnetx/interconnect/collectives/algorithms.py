@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import permutations
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -45,77 +44,53 @@ Shape = Literal["twice", "once", "chain"]  # all-reduce goes around twice, gathe
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """What tuning.cc says: seconds per operation and per step, and the share of the links' rate."""
+class Protocol:
+    """One protocol as the library expects it: seconds per operation and per step, and the share of the links' rate."""
 
+    name: str
     base_s: float
     nvlink_s: float
     pcie_s: float
-    share: dict[Shape, float]
+    share: float
     pcie_share: float | None = None  # over PCI Express, where that is another
 
-    def of_rate(self, kind: Shape, on_nvlink: bool) -> float:
-        return self.share[kind] if on_nvlink or self.pcie_share is None else self.pcie_share
+    def handovers(self, kind: Shape) -> int:
+        """In each step: SuperBench's 8 A100s gather and scatter as long as they all-reduce, in half the steps."""
+        return 1 if kind == "twice" or (kind == "chain" and self.name == "Simple") else 2
 
-
-@dataclass(frozen=True)
-class Protocol:
-    """One protocol, and what the library expects of it."""
-
-    name: str
-    expected: Expectation
-    handovers: dict[Shape, int]  # in each step
-    nvlink_only: bool = False
-
-
-# tuning.cc has a third for what does not add up, which would put its change to LL128 past 2 MiB on 8 A100s; SuperBench
-# has it below, as for what does.
-_QUARTER: dict[Shape, float] = {"twice": 1 / 4, "once": 1 / 4, "chain": 1 / 4}
-_LL128: dict[Shape, float] = {"twice": 0.92, "once": 0.92, "chain": 0.92}
-_FULL: dict[Shape, float] = {"twice": 1.0, "once": 1.0, "chain": 1.0}
-
-# From SuperBench's log of 8 A100s: gathering and scattering take as long as all-reduce, in half the steps.
-_TWICE_IN_ONE: dict[Shape, int] = {"twice": 1, "once": 2, "chain": 2}
-_TWICE_IN_SIMPLE: dict[Shape, int] = {"twice": 1, "once": 2, "chain": 1}
-
-
-def _scaled(share: dict[Shape, float], planned: float) -> dict[Shape, float]:
-    return {kind: planned * each for kind, each in share.items()}
-
-
-def _protocols(
-    ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: float, pcie_ll: float | None = None
-) -> tuple[Protocol, ...]:
-    """`planned`: the rate that the library plans with, as a share of what its kernels get."""
-    ll = Expectation(ll_base_s, ll_hop_s, 1.0e-6, _scaled(_QUARTER, planned), pcie_ll)
-    ll128 = Expectation(ll128_base_s, 1.9e-6, 2.5e-6, _scaled(_LL128, planned))
-    simple = Expectation(8.4e-6, 3.4e-6, 5.7e-6, _scaled(_FULL, planned))
-    return (
-        Protocol("LL", ll, _TWICE_IN_ONE),
-        Protocol("LL128", ll128, _TWICE_IN_ONE, nvlink_only=True),
-        Protocol("Simple", simple, _TWICE_IN_SIMPLE),
-    )
+    @property
+    def nvlink_only(self) -> bool:
+        return self.name == "LL128"
 
 
 # By compute capability: tuning.cc of 2.10 on, as what is published of A100s changes protocol where it says; and of 2.5
 # to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20. Over PCI Express newer
-# GPUs run what 2.21 expects: half of the rate in LL.
+# GPUs run what 2.21 expects: half of the rate in LL. tuning.cc has a third for what does not add up, which would put
+# its change to LL128 past 2 MiB on 8 A100s; SuperBench has it below, as for what does.
+_VOLTA = 20 / 22.5
 PROTOCOLS = (
-    (8.0, _protocols(6.6e-6, 14.0e-6, 0.6e-6, 1.0, 1 / 2)),
-    (0.0, _protocols(3.6e-6, 10.0e-6, 0.47e-6, 20 / 22.5)),
+    (
+        8.0,
+        (
+            Protocol("LL", 6.6e-6, 0.6e-6, 1.0e-6, 1 / 4, pcie_share=1 / 2),
+            Protocol("LL128", 14.0e-6, 1.9e-6, 2.5e-6, 0.92),
+            Protocol("Simple", 8.4e-6, 3.4e-6, 5.7e-6, 1.0),
+        ),
+    ),
+    (
+        0.0,
+        (
+            Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, _VOLTA / 4),
+            Protocol("LL128", 10.0e-6, 1.9e-6, 2.5e-6, _VOLTA * 0.92),
+            Protocol("Simple", 8.4e-6, 3.4e-6, 5.7e-6, _VOLTA),
+        ),
+    ),
 )
-
-
 # AMD's RCCL, by its own tuning.cc (2.21, table 5, that of MI300X; hops of other chips: table 0), whose bases have the
 # launch in them (a step of LL alone would be 2.4 us more on eight MI300X than all of it took); it has no LL128 there.
-def _rccl(simple_hop_s: float) -> tuple[Protocol, ...]:
-    return (
-        Protocol("LL", Expectation(12e-6, 0.8e-6, 2.2e-6, _QUARTER), _TWICE_IN_ONE),
-        Protocol("Simple", Expectation(17e-6, simple_hop_s, 5.7e-6, _FULL), _TWICE_IN_SIMPLE),
-    )
-
-
-RCCL_MI300, RCCL = _rccl(2.1e-6), _rccl(3.6e-6)
+_RCCL_LL = Protocol("LL", 12e-6, 0.8e-6, 2.2e-6, 1 / 4)
+RCCL_MI300 = (_RCCL_LL, Protocol("Simple", 17e-6, 2.1e-6, 5.7e-6, 1.0))
+RCCL = (_RCCL_LL, Protocol("Simple", 17e-6, 3.6e-6, 5.7e-6, 1.0))
 
 
 @dataclass(frozen=True)
@@ -175,7 +150,7 @@ LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 
 
 # LL of NCCL 2.0 to 2.3, which do not say when they take it: tuning.cc of 2.5.6 is the oldest that does.
-BEFORE_TUNING = Expectation(3.6e-6, 0.47e-6, 1.0e-6, _QUARTER)
+BEFORE_TUNING = Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, 1 / 4)
 
 
 def of_capability(compute_capability: float) -> tuple[Protocol, ...]:
@@ -238,11 +213,7 @@ FIT_FILE = PUBLISHED / "collectives-fit.yaml"
 @cache
 def fitted() -> Fitted:
     """The figures of the file."""
-    return _read(FIT_FILE)
-
-
-def _read(path: Path) -> Fitted:
-    return own_yaml(path, dict[str, Fitted])["fitted"]
+    return own_yaml(FIT_FILE, dict[str, Fitted])["fitted"]
 
 
 # ---- algorithms -----------------------------------------------------------------------------------------------------
@@ -503,14 +474,14 @@ class NcclAlgorithms:
         return tuple(self._between_pairs(pairs, link_Bps) for pairs in ALL_PAIRS if fewest)
 
     def _between_pairs(self, pairs: AllPairs, link_Bps: float) -> Algorithm:
-        source, simple = pairs.protocol.expected, pairs.protocol.name == "Simple"
-        share = self.fitted.all_pairs_share if simple else source.share["twice"]
+        protocol = pairs.protocol
+        share = self.fitted.all_pairs_share if protocol.name == "Simple" else protocol.share
         return Algorithm(
             "all-pairs",
-            source.base_s + 2 * source.nvlink_s,
+            protocol.base_s + 2 * protocol.nvlink_s,
             2 / len(self.groups[0]) / (link_Bps * share),
             f"the {paths.direct_links_name(self.system, self.groups[0])} between each two GPUs",
-            protocol=pairs.protocol.name,
+            protocol=protocol.name,
             taken_bytes=(pairs.least_bytes, pairs.most_bytes),
         )
 
@@ -546,7 +517,7 @@ class NcclAlgorithms:
         ranks, ll = len(self.groups[0]), BEFORE_TUNING
         steps = self.operation.rounds * (ranks - 1)
         fixed_s = ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s)
-        s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share[shape(self.operation)])
+        s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share)
         expected = (fixed_s, s_per_byte)
         return Algorithm(
             "ring", self._launch_s + fixed_s, s_per_byte, self._ring_limit, protocol="LL", expected=expected
@@ -556,24 +527,25 @@ class NcclAlgorithms:
         """A ring inside one node by one protocol of NCCL 2.4 and later."""
         ranks, kind = len(self.groups[0]), shape(self.operation)
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
-        source, factor = protocol.expected, self.operation.bus_factor(ranks)
+        factor = self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
         settles = simple and self._switched
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
-        expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
+        expected_hop_s = protocol.nvlink_s if self._on_nvlink else protocol.pcie_s
+        share = protocol.share if self._on_nvlink or protocol.pcie_share is None else protocol.pcie_share
         fitted_hop = simple and self._on_nvlink and not self._rccl  # RCCL's own are taken as they are
         hop_s = self._simple_hop_s if fitted_hop else expected_hop_s
         return Algorithm(
             "ring",
-            self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
+            self._start_s + protocol.base_s + protocol.handovers(kind) * steps * hop_s,
             factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind, self._on_nvlink)),
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
             kept=protocol.name == "LL128" and kind == "twice" and self.inside.lanes is not None,
             expected=(
-                source.base_s + steps * expected_hop_s,
-                factor / (self.planned_ring_Bps * source.of_rate(kind, self._on_nvlink)),
+                protocol.base_s + steps * expected_hop_s,
+                factor / (self.planned_ring_Bps * share),
             ),
         )
 

@@ -6,6 +6,7 @@ switches (NVLS), or ranks that share memory. In the lab a copy stands beside wha
 collective beside what gloo takes over them (`lab_plan`); neither is judged, as nothing is published of that.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -47,6 +48,7 @@ from resnetx.units import size_text
 SILENT = Unknown("nccl-tests does not say")
 MEAN_OF_A_QUEUE = Unknown("`times_s` is the mean of a queue, as nccl-tests times them")
 _PROGRAMS = "text or JSON of nccl-tests, nvbandwidth, OSU, p2pBandwidthLatencyTest or Tartan"
+_NCCL_TESTS = re.compile(r"[ \t]size[ \t]{1,80}count[ \t][^\n]{1,200}busbw")  # the heading of its tables
 _NOT_SAID = Unknown("the file does not say")
 _NO_RELAY = Unknown("no GPU relays it")
 _NO_CLASS = Unknown("not classified yet")
@@ -64,7 +66,9 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
     content = opened.content()
     if said := logs.says(content.decode(errors="replace")):
         raise opened.error(said)
-    table = _copies(opened, content, gpus, size_bytes)
+    holds_collectives = _NCCL_TESTS.search(content.decode(errors="replace")) is not None
+    asked_for = collective is not None and holds_collectives
+    table = None if asked_for else _copies(opened, content, gpus, size_bytes)
     if table is None:
         if size_bytes is not None:
             raise ConfigError(f"size={size_bytes}: {file.name} is of nccl-tests, which says the sizes itself")
@@ -77,7 +81,11 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
         ranks=table.gpus or gpus,
         points=[_point(row.collective, [TimedSize(row.size_bytes, row.time_s, None)]) for row in table.collectives],
         cells=_cells(table.rows),
-        warnings=[*(_warning("imported", note) for note in table.notes), *_wrong(table.wrong)],
+        warnings=[
+            *(_warning("imported", note) for note in table.notes),
+            *[_warning("imported", "left out: a table of nccl-tests, which collective= reads")] * holds_collectives,
+            *_wrong(table.wrong),
+        ],
         name=file.name,
         devices=[_listed_gpu(gpu) for gpu in table.devices],
     )
@@ -242,7 +250,7 @@ def _listed_gpu(gpu: ListedGpu) -> Device:
         index=gpu.index if gpu.device is None else gpu.device,
         name=gpu.name,
         uuid=known(_NOT_SAID),
-        pci_bus_id=gpu.pci_bus_id,
+        pci_bus_id=gpu.pci_bus_id or known(_NOT_SAID),
         cpus=known(_NOT_SAID),
     )
 

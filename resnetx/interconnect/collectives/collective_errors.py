@@ -19,12 +19,11 @@ Where one process starts all GPUs, how long a launch takes is its host's: no err
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from math import ceil, exp, log
-from typing import TYPE_CHECKING, Literal, SupportsFloat, get_args
+from math import exp, log
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -55,7 +54,6 @@ Key = tuple[
     Scope, str | None, str | None, str | None, int
 ]  # scope, its system, kind or place, library, collective, band
 Place = Literal["one host", "several hosts"]
-PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True)
@@ -98,55 +96,6 @@ class MeasuredError:
 def is_open(q90: float) -> bool:
     """Whether an interval of this half-width spans too much for a point."""
     return exp(2 * q90) > OPEN_SPAN
-
-
-@dataclass(frozen=True)
-class CollectiveResidual:
-    """One published figure, and how far off its prediction is that knew of no machine of its kind."""
-
-    system: str
-    kind: str
-    library: str
-    collective: str
-    size_bytes: int
-    publication: str
-    error: float  # |ln(predicted / measured)|
-    fitted: float = 0.0  # the same by what was fitted to all figures
-    rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
-    gpus: int = 0
-    launched: bool = False  # launches by one process decide its time
-
-    @property
-    def machine(self) -> tuple[str, str]:
-        return self.publication, self.system
-
-    @property
-    def band(self) -> int:
-        return bisect_right(BANDS_BYTES, self.size_bytes)
-
-    @property
-    def sends(self) -> str | None:
-        return sends_of(self.collective)
-
-    @property
-    def place(self) -> Place:
-        return place_of(self.kind)
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """From the closest to the widest."""
-        return keys_of(self.system, self.kind, self.library, self.collective, self.band)
-
-    @property
-    def ladder(self) -> tuple[object, ...]:
-        """Of which series of sizes it is one."""
-        return self.publication, self.system, self.library, self.collective, self.gpus
-
-    @property
-    def counted_in(self) -> tuple[Key, ...]:
-        """All that it is counted in: what is said of several hosts has the figures of one, too."""
-        between: Key = ("any", "several hosts", None, self.sends, self.band)
-        return self.keys if between in self.keys else (*self.keys, between)
 
 
 def sends_of(collective: str) -> str | None:
@@ -272,73 +221,12 @@ class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cells: list[ErrorCell]
 
 
-# ---- measured
-
-
-def cells(
-    residuals: Sequence[CollectiveResidual], widened: Mapping[Place, float], in_kind: Mapping[Place, float]
-) -> list[ErrorCell]:
-    """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
-    grouped: dict[Key, list[CollectiveResidual]] = {}
-    for residual in residuals:
-        for key in residual.counted_in:
-            grouped.setdefault(key, []).append(residual)
-    factors = {("any", place): widened[place] for place in PLACES} | {
-        ("kind", residual.kind): in_kind[residual.place] for residual in residuals
-    }
-    return [cell(key, of_key, factors.get((key[0], str(key[1])), 1.0)) for key, of_key in grouped.items()]
-
-
-def cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float = 1.0) -> ErrorCell:
-    """The errors of these figures, `widened` times as wide as most of them are off."""
-    scope, of, library, collective, band = key
-    errors = [max(residual.error, residual.fitted) if scope == "system" else residual.error for residual in residuals]
-    alike_by = [residual.kind if scope == "any" else str(residual.machine) for residual in residuals]
-    several = len(set(alike_by)) > 1 or scope == "any"
-    mean, q90 = alike(errors, alike_by, widened) if several else (sum(errors) / len(errors), _q90(errors))
-    sources = sorted({residual.publication for residual in residuals})
-    # rounded up, so that the figure that sets it is within
-    sizes = len({residual.size_bytes for residual in residuals})
-    ladders = len({residual.ladder for residual in residuals})
-    machines = len({residual.machine for residual in residuals})
-    mean, q90 = rounded(mean), rounded(q90 + 4.9e-5)
-    return ErrorCell(scope, mean, q90, len(residuals), sizes, ladders, machines, sources, band, of, library, collective)
-
-
-def _q90(errors: Sequence[float]) -> float:
-    """Of a new figure, not of those that are known."""
-    return sorted(errors)[min(len(errors), ceil(LEVEL * (len(errors) + 1))) - 1]
-
-
-def alike(errors: Sequence[float], kinds: Sequence[str], widened: float = 1.0) -> tuple[float, float]:
-    """(mean, what 90 % are within) where every kind counts alike, however many figures it has; few count for less."""
-    every = sum(weight(kinds.count(kind)) for kind in set(kinds))
-    weights = [weight(kinds.count(kind)) / kinds.count(kind) / every for kind in kinds]
-    below, q90 = 0.0, 0.0
-    for error, share in sorted(zip(errors, weights, strict=True)):
-        if below >= LEVEL:
-            break
-        below, q90 = below + share, error
-    mean = sum(error * share for error, share in zip(errors, weights, strict=True))
-    return mean, widened * q90
-
-
-def weight(figures: int) -> float:
-    """Of a kind with so many figures, beside others."""
-    return min(1.0, figures / FEWEST)
-
-
 def sizes_text(place: Place, band: int | None) -> str:
     """The sizes of a band (null: all), in words; of one host, where nothing is said."""
     ends = [size_text(size_bytes) for size_bytes in BANDS_BYTES]
     between = [f"{low} to {high}" for low, high in pairwise(ends)]
     sizes = "all" if band is None else [f"below {ends[0]}", *between, f"{ends[-1]} and more"][band]
     return sizes if place == "one host" else f"{sizes}, {place}"
-
-
-def rounded(error: SupportsFloat) -> float:
-    """With the digits that the file keeps."""
-    return round(float(error), 4)
 
 
 # ---- read

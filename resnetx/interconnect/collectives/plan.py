@@ -44,7 +44,6 @@ The assumptions, and how much depends on each:
 Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests defines both (size: the whole array).
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -117,10 +116,10 @@ class CollectivePlan:
     devices: tuple[int, ...]
     library: str
     algorithms: tuple[Algorithm, ...]  # of which the fastest is taken
-    rings: tuple[Ring, ...]  # inside one node; on several nodes, of the first
-    chains: tuple[Ring, ...]
-    lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
     notes: tuple[str, ...]  # why, in sentences
+    rings: tuple[Ring, ...] = ()  # inside one node; on several nodes, of the first
+    chains: tuple[Ring, ...] = ()
+    lanes: Lanes | None = None  # direct NVLink lanes between the devices, where rings were packed into them
     transport: Transport = "auto"
     staged: bool = False  # whether data between GPUs of one node pass host memory
     launch_mode: LaunchMode | None = None  # None: not told
@@ -372,10 +371,10 @@ def _by_nccl(
         devices=devices,
         library=library,
         algorithms=algorithms,
+        notes=tuple(notes),
         rings=tuple(replace(ring, bandwidth_Bps=nccl.ring_Bps / len(inside.rings)) for ring in inside.rings),
         chains=inside.chains if any(algorithm.name == "tree" for algorithm in algorithms) else (),
         lanes=inside.lanes,
-        notes=tuple(notes),
         staged=inside.staged,
     )
 
@@ -397,9 +396,6 @@ def _sent_by_nccl(
         devices=devices,
         library=library,
         algorithms=sends.all(),
-        rings=(),
-        chains=(),
-        lanes=None,
         notes=(*sends.notes, *older),
         staged=sends.staged,
     )
@@ -439,10 +435,8 @@ def _over_sockets(system: System, collective: str, devices: tuple[int, ...], lib
         devices=devices,
         library=library,
         algorithms=(algorithm,),
-        rings=() if operation.sends else (Ring(devices, rate_Bps, walk),),
-        chains=(),
-        lanes=None,
         notes=(f"{what} over sockets; the GPUs' links are not used.",),
+        rings=() if operation.sends else (Ring(devices, rate_Bps, walk),),
     )
 
 
@@ -483,5 +477,6 @@ def socket_rate(system: System, groups: Groups, operation: Operation) -> tuple[f
 
 def with_latency(plan: CollectivePlan, factor: float) -> CollectivePlan:
     """The plan with that many times the time that no byte costs."""
-    slowed = tuple(algorithm.with_latency(factor) for algorithm in plan.algorithms)
-    return plan if factor == 1 else dataclasses.replace(plan, algorithms=slowed)
+    if factor == 1:
+        return plan
+    return replace(plan, algorithms=tuple(algorithm.with_latency(factor) for algorithm in plan.algorithms))

@@ -109,7 +109,7 @@ def alike(system: System, choices: Iterable[Choice], known: Sequence[int]) -> di
 
 def _gpu_permutations(system: System, known: Sequence[int]) -> list[Mapping[int, int]]:
     """Permutations of the known GPUs among themselves of which all others are made."""
-    if system.equal or len(system.components) > MOST_COMPONENTS:
+    if system.port or len(system.components) > MOST_COMPONENTS:
         return []
     graph = _Graph(system, known)
     places = {component.name: index for index, component in enumerate(system.components)}

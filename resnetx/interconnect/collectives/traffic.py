@@ -351,10 +351,8 @@ def lab_plan(system: System, lab: Lab, devices: Sequence[int], collective: str =
         devices=tuple(devices),
         library="gloo",
         algorithms=(algorithm,),
-        rings=rings,
-        chains=(),
-        lanes=None,
         notes=(note,),
+        rings=rings,
         transport=lab.transport,
     )
 

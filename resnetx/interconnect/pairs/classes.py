@@ -106,7 +106,9 @@ def _distances(rows: Floats) -> Any:
 # ---- what comes back
 
 
-def repeats(ranks: Floats, sources: Sequence[int], targets: Sequence[int], mirror: Sequence[int]) -> bool:
+def repeats(
+    ranks: Floats, sources: Sequence[int], targets: Sequence[int], mirror: Sequence[int], false: float = FALSE_REPEATS
+) -> bool:
     """Whether values are more alike where they should be than shuffled ones are.
 
     `ranks`: a row for each size, a column for each pair. `sources`, `targets`: a number for each pair's; `mirror`: the
@@ -120,7 +122,7 @@ def repeats(ranks: Floats, sources: Sequence[int], targets: Sequence[int], mirro
     shuffled = np.array([alike.measures(random.permuted(ranks, axis=1)) for _ in range(_SHUFFLES)])
     middle, width = shuffled.mean(axis=0), shuffled.std(axis=0) + 1e-12
     highest = ((shuffled - middle) / width).max(axis=1)
-    return bool((np.sum(highest >= ((seen - middle) / width).max() - 1e-9) + 1) / (_SHUFFLES + 1) <= FALSE_REPEATS)
+    return bool((np.sum(highest >= ((seen - middle) / width).max() - 1e-9) + 1) / (_SHUFFLES + 1) <= false)
 
 
 class _Alike:
@@ -245,7 +247,8 @@ def classify(times: Times, names: Mapping[Pair, str] | None = None) -> dict[int,
     apart = {size: {pair: value for pair, value in at.items() if pair[0] != pair[1]} for size, at in times.items()}
     found = {size: groups(np.log(list(at.values())).tolist()) for size, at in apart.items()}
     if any(len(each) > 1 for each in found.values()) and not _structured(apart):
-        found = {size: [list(range(len(at)))] for size, at in apart.items()}
+        split = sum(len(each) > 1 for each in found.values())
+        found = {size: _if_it_repeats(list(apart[size]), each, FALSE_REPEATS / split) for size, each in found.items()}
     return {size: _at_size(times[size], apart[size], found[size], names or {}) for size in times}
 
 
@@ -254,7 +257,14 @@ def class_names(classes: Sequence[PairClass]) -> dict[Pair, str]:
     return {pair: each.name for each in classes for pair in each.pairs}
 
 
-def _structured(times: Times) -> bool:
+def _if_it_repeats(pairs: Sequence[Pair], found: list[list[int]], false: float) -> list[list[int]]:
+    """The groups of one size where they come back within it, beside sizes that have none, as latencies; else one."""
+    number = {pairs[place]: index + 1.0 for index, places in enumerate(found) for place in places}
+    kept = len(found) > 1 and _structured({0: {pair: number[pair] for pair in pairs}}, false)
+    return found if kept else [list(range(len(pairs)))]
+
+
+def _structured(times: Times, false: float = FALSE_REPEATS) -> bool:
     """Whether the differences between pairs come back: in the opposite direction, at other sizes, of the same GPUs."""
     common = [pair for pair in next(iter(times.values()), {}) if all(pair in at for at in times.values())]
     ends = list(dict.fromkeys(end for pair in common for end in pair))
@@ -267,7 +277,7 @@ def _structured(times: Times) -> bool:
     numbers = {place: number for number, place in enumerate(dict.fromkeys(end for pair in common for end in pair))}
     sources, targets = ([numbers[pair[end]] for pair in common] for end in (0, 1))
     mirror = [places.get((target, source), -1) for source, target in common]
-    return repeats(ranks_of(logs), sources, targets, mirror)
+    return repeats(ranks_of(logs), sources, targets, mirror, false)
 
 
 def _at_size(

@@ -19,20 +19,16 @@ References: Li et al. 2019, section 3.1 and Fig. 15 to 17; `results/published/pa
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from math import ceil
+from functools import cache, cached_property
 
 import msgspec
 
 from resnetx.copies import Direction
 from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path, to_host
-from resnetx.interconnect.systems.system import load
+from resnetx.interconnect.systems.paths import Path, to_host
 from resnetx.loading import own_yaml
 from resnetx.settings.files import PUBLISHED
-from resnetx.units import size
 
 FIT_FILE = PUBLISHED / "pairs-fit.yaml"
 
@@ -46,15 +42,33 @@ class PairFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local_share: float = 0.7  # of half the memory's rate that a copy within one GPU gets
 
 
-class _FitFile(msgspec.Struct, frozen=True):
+class PairError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Relative errors of times that were not fitted."""
+
+    kind: str  # of the path; "any": all between two GPUs
+    direction: Direction
+    band: int  # index of `BANDS_BYTES`, one higher
+    figures: int
+    mean: float
+    q90: float  # that 90 % were within
+    worst: float
+    bias: float  # mean of predicted over measured, less one
+
+
+class PairsFile(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
+    """The file."""
+
     fitted: PairFit
+    errors: list[PairError]
+
+    @cached_property
+    def by_key(self) -> dict[tuple[str, Direction, int], PairError]:
+        return {(error.kind, error.direction, error.band): error for error in self.errors}
 
 
 @cache
-def fitted() -> PairFit:
-    """The figures of the file."""
-    file: _FitFile = own_yaml(FIT_FILE, _FitFile)
-    return file.fitted
+def pairs_file() -> PairsFile:
+    return own_yaml(FIT_FILE, PairsFile)
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ class PairCost:
 
 def pair_cost(path: Path, size_bytes: int, fit: PairFit | None = None) -> PairCost:
     """What a copy of this size costs on a path (`paths.copy_path`, `paths.routes`, `host_path`)."""
-    chosen = fit or fitted()
+    chosen = fit or pairs_file().fitted
     if path.kind == "local":
         time_s = path.latency_s + size_bytes / (chosen.local_share * path.bandwidth_Bps)
         return PairCost(path, size_bytes, time_s, 2 * time_s - path.latency_s)
@@ -123,103 +137,12 @@ def host_path(system: System, device: int) -> Path | None:
     steps = to_host(system, system.gpus[device].name)
     if not steps:
         return None
-    share = fitted().stage_share
+    share = pairs_file().fitted.stage_share
     slowest = min((link for _, _, link in steps), key=lambda link: link.copy_Bps)
     rate_Bps = share * slowest.copy_Bps
     latency_s = system.gpu_part(device).copy_s.value + sum(link.wire.latency_s.value for _, _, link in steps)
     duplex_Bps = share * min(2 * slowest.copy_Bps, slowest.duplex_Bps)
     return Path(device, device, "pcie", steps, rate_Bps, duplex_Bps, latency_s, f"{slowest.name}, copied by the GPU")
-
-
-# Pair copies that others measured, as `results/published/pairs.yaml` has them, and what the model says of each.
-
-SYSTEM = "dgx1-p100"
-MATRIX_BYTES = 40_000_000  # of the copies that bandwidths of a matrix are of: ten million integers
-
-
-class PairSeries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Medians over the pairs of a class, by size."""
-
-    pairs: str
-    transport: Transport
-    example: tuple[int, int]
-    time_us: dict[str | int, float]
-    both_ways_GBps: dict[str | int, float] = {}
-    fitted: list[str] = []
-    fitted_both_ways: list[str] = []
-
-
-class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of each ordered pair."""
-
-    transport: Transport
-    direction: Direction
-    bandwidth_GBps: list[list[float]] | None = None
-    latency_us: list[list[float]] | None = None
-
-
-class PublishedPairs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file."""
-
-    series: list[PairSeries]
-    matrices: list[Matrix]
-
-
-@dataclass(frozen=True)
-class PairFigure:
-    """One figure as a time: of one copy, or until both have ended."""
-
-    path: Path
-    direction: Direction
-    size_bytes: int
-    time_s: float
-    fitted: bool
-
-    @property
-    def kind(self) -> PathKind:
-        return self.path.kind
-
-    def predicted_s(self, fit: PairFit | None = None) -> float:
-        cost = pair_cost(self.path, self.size_bytes, fit)
-        return cost.time_s if self.direction == "one-way" else cost.both_ways_s
-
-
-@cache
-def published() -> PublishedPairs:
-    """The file."""
-    pairs: PublishedPairs = own_yaml(PUBLISHED / "pairs.yaml", PublishedPairs)
-    return pairs
-
-
-@cache
-def figures() -> tuple[PairFigure, ...]:
-    """All figures that the model says something of: not those of copies that a third GPU relays."""
-    system = load(SYSTEM)
-    series = [figure for each in published().series for figure in _of_series(system, each)]
-    return (*series, *(figure for matrix in published().matrices for figure in _of_matrix(system, matrix)))
-
-
-def _of_series(system: System, series: PairSeries) -> Iterator[PairFigure]:
-    path = copy_path(system, *series.example, series.transport)
-    for key, time_us in series.time_us.items():
-        yield PairFigure(path, "one-way", size(str(key)), time_us * 1e-6, str(key) in series.fitted)
-    for key, rate_GBps in series.both_ways_GBps.items():
-        size_bytes = size(str(key))
-        time_s = 2 * size_bytes / (rate_GBps * 1e9)
-        yield PairFigure(path, "both-ways", size_bytes, time_s, str(key) in series.fitted_both_ways)
-
-
-def _of_matrix(system: System, matrix: Matrix) -> Iterator[PairFigure]:
-    for source, row in enumerate(matrix.latency_us or matrix.bandwidth_GBps or []):
-        for target, figure in enumerate(row):
-            path = copy_path(system, source, target, "auto" if matrix.transport == "peer" else matrix.transport)
-            if path.kind == "local" or (path.kind == "host" and matrix.transport == "peer"):
-                continue
-            if matrix.latency_us:
-                yield PairFigure(path, matrix.direction, 1, figure * 1e-6, fitted=False)
-            else:
-                moved = MATRIX_BYTES * (2 if matrix.direction == "both-ways" else 1)
-                yield PairFigure(path, matrix.direction, MATRIX_BYTES, moved / (figure * 1e9), fitted=False)
 
 
 # How far off costs of pair copies are, as measured: `results/published/pairs-fit.yaml`.
@@ -229,62 +152,18 @@ def _of_matrix(system: System, matrix: Matrix) -> Iterator[PairFigure]:
 #
 #     error_of("dgx1-p100", "host", "one-way", 4 * 2**20).q90
 
+SYSTEM = "dgx1-p100"  # that these were measured on
 BANDS_BYTES = (32 * 2**10, 2 * 2**20, 32 * 2**20)  # where a latency, a first chunk, and a start no longer decide
-LEVEL = 0.9
 SOURCE = "Tartan (Li et al. 2019) on a P100 DGX-1"
 
 
-class PairError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Relative errors of times that were not fitted."""
-
-    kind: str  # of the path; "any": all between two GPUs
-    direction: Direction
-    band: int  # index of `BANDS_BYTES`, one higher
-    figures: int
-    mean: float
-    q90: float  # that 90 % were within
-    worst: float
-    bias: float  # mean of predicted over measured, less one
-
-
-class ErrorFile(msgspec.Struct, frozen=True):
-    """The file, but for what is fitted."""
-
-    errors: list[PairError]
-
-
-def errors(figures: Iterable[PairFigure], fit: PairFit) -> list[PairError]:
-    """The errors of all figures that are not fitted, cell by cell."""
-    cells: dict[tuple[str, Direction, int], list[float]] = {}
-    for figure in figures:
-        if not figure.fitted:
-            error = figure.predicted_s(fit) / figure.time_s - 1
-            for kind in ["local"] if figure.kind == "local" else [figure.kind, "any"]:
-                cells.setdefault((kind, figure.direction, _band(figure.size_bytes)), []).append(error)
-    return [_cell(*key, found) for key, found in sorted(cells.items())]
-
-
-def _cell(kind: str, direction: Direction, band: int, found: Sequence[float]) -> PairError:
-    sizes = sorted(map(abs, found))
-    index = min(len(sizes), ceil(LEVEL * (len(sizes) + 1))) - 1
-    mean, bias = (round(sum(each) / len(found), 4) for each in (sizes, found))
-    q90, worst = (ceil(each * 1e4) / 1e4 for each in (sizes[index], sizes[-1]))
-    return PairError(kind, direction, band, len(found), mean, q90, worst, bias)
-
-
-def _band(size_bytes: int) -> int:
+def band_of(size_bytes: int) -> int:
     return bisect_right(BANDS_BYTES, size_bytes)
-
-
-@cache
-def _by_key() -> dict[tuple[str, Direction, int], PairError]:
-    file: ErrorFile = own_yaml(FIT_FILE, ErrorFile)
-    return {(error.kind, error.direction, error.band): error for error in file.errors}
 
 
 def error_of(system: str, kind: str, direction: Direction, size_bytes: int) -> PairError:
     """Of copies over this kind of path; of all between two GPUs on a system of which nobody has published any."""
-    known, band = _by_key(), _band(size_bytes)
+    known, band = pairs_file().by_key, band_of(size_bytes)
     of_kind = known.get((kind, direction, band)) if system == SYSTEM or kind == "local" else None
     return of_kind or known["any", direction, band]
 
@@ -295,4 +174,4 @@ def tolerance(system: str, kind: str, direction: Direction, size_bytes: int) -> 
     Never less than the mean error of all kinds of copies.
     """
     error = error_of(system, kind, direction, size_bytes)
-    return max(error.worst, _by_key()["any", direction, _band(size_bytes)].mean)
+    return max(error.worst, pairs_file().by_key["any", direction, band_of(size_bytes)].mean)

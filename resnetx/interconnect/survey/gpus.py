@@ -257,7 +257,7 @@ def _gpu_alike(survey: Survey) -> tuple[str, str]:
         base = "mi300x-192gb" if neighbours == 7 else "mi210-64gb" if hive else "mi250x-gcd"
         return base, f"XGMI to {neighbours} other{'s' * (neighbours > 1)}"
     if links and all(gpu.c2c for gpu in survey.gpus):
-        shared = len(survey.gpus) > len(survey.cpus)
+        shared = len(survey.gpus) > len({_cpu_above(survey, gpu.name) for gpu in survey.gpus})
         return ("gb200-186gb", "NVLink-C2C, several to a CPU") if shared else ("gh200-96gb", "NVLink-C2C")
     lanes = bridge_lanes(survey)
     if lanes and (lanes <= _BRIDGES[2][0] or len(survey.gpus) > 2):  # two GPUs with more may be any
@@ -267,6 +267,14 @@ def _gpu_alike(survey: Survey) -> tuple[str, str]:
         return next(base for most, base in _BY_NVLINKS if links <= most), f"{links} NVLinks"
     generation = max((gpu.generation or 0 for gpu in survey.gpus), default=0)
     return _BY_PCIE.get(generation, "p100-pcie-16gb"), f"no NVLink, PCIe {generation or 'of unknown generation'}"
+
+
+def _cpu_above(survey: Survey, name: str) -> str:
+    """The CPU that a component hangs below; network cards may hang below CPUs of their own."""
+    above = {node.name: node.above for node in survey.nodes}
+    while name in above:
+        name = above[name]
+    return name
 
 
 def links_of(survey: Survey, gpu: int) -> int:

@@ -249,7 +249,7 @@ def assumed(table: str, base: str, about: str, why: str) -> Entry:
     """A part with the figures of another one, each marked as assumed."""
     entry: Entry = {"about": about}
     for key, value in entries(table)[base].items():
-        if key in ("about", "product_names", "chip"):
+        if key in ("about", "product_names", "chip", "single_thread"):
             continue
         entry[key] = [value[0], "assumed", f"as {base}: {why}"] if isinstance(value, list) else value
     return entry
@@ -313,6 +313,8 @@ def _cpu_base(cpu: SeenCpu, generation: int, settings: PartSettings) -> tuple[st
             return base, said
     if "AMD" in cpu.product:
         return ("epyc-9575f" if generation >= 5 else "epyc-7742"), said
+    if "Intel" in cpu.product and generation == 4:  # Ice Lake, of which none is described
+        return "xeon-8480c", said
     return _CPU_BY_PCIE.get(generation, "xeon-e5-2698v4"), said
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf, nextafter
 from typing import Any
@@ -16,6 +16,7 @@ from resnetx.interconnect.survey.survey import (
     RACKS,
     Chosen,
     PartSettings,
+    SeenCpu,
     SeenNode,
     Survey,
     c2c_part,
@@ -278,9 +279,13 @@ class _Plan:
         self.cpus = {
             cpu.name: "host-cpu"
             if gpus[0] == CPU_RANK
-            else cpu_part(cpu, self.pcie, settings, chosen, self._peers("cpu"))
+            else cpu_part(self._named(cpu), self.pcie, settings, chosen, self._peers("cpu"))
             for cpu in survey.cpus
         }
+
+    def _named(self, cpu: SeenCpu) -> SeenCpu:
+        """A CPU that no source names: GPUs whose bus is NVLink-C2C are beside Arm CPUs."""
+        return replace(cpu, product="Arm CPU") if self.bus.startswith("c2c") and not cpu.product else cpu
 
     def _peer_link(self) -> str:
         """The kind of links between GPUs: by the GPU's description."""
@@ -416,14 +421,16 @@ class _Plan:
         )  # fmt: skip
 
     def _peers(self, through: str) -> bool | None:
-        """Whether GPUs that meet in a switch, in a CPU or beyond it are peers; None where it is not said."""
-        said = {may for pair, may in self.survey.peers.items() if self._met(*pair) == through}
+        """Whether GPUs that meet in a switch, in a CPU or beyond it are peers, as most are; None: it is not said."""
+        said = [may for pair, may in self.survey.peers.items() if self._met(*pair) == through]
         if through == "switch" and not said and self.survey.peers and not self.survey.has_nvlinks:
-            said = {any(self.survey.peers.values())} - {True}
-        if len(said) > 1:
+            said = [False] * (not any(self.survey.peers.values()))
+        most = sum(said) * 2 >= len(said)
+        if len(set(said)) > 1:
             what = {"switch": "of one switch", "cpu": "of one CPU", "sockets": "of several CPUs"}[through]
-            self.unknown.append(f"why some pairs {what} are peers and others not: all are taken for peers (assumed)")
-        return any(said) if said else None
+            taken = "are taken for peers" if most else "are taken for none"
+            self.unknown.append(f"why some pairs {what} are peers and others not: all {taken}, as most are (assumed)")
+        return most if said else None
 
     def _met(self, a: int, b: int) -> str:
         """Where two GPUs meet: over NVLink, in a switch, in a CPU, or beyond."""

@@ -185,13 +185,11 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
     for name in factors:
         if name not in link_kinds(system):
             raise unknown_name(f"kind of link of {system.name}", name, link_kinds(system), "what_if.bandwidth")
-    if system.equal is None:
-        links, components = _faster_links(system.links, factors), _faster_components(system.components, factors)
-        return replace(system, links=links, components=components)
-    nodes = system.equal
-    port = _faster(nodes.port, _RATES_OF_LINKS, factors[nodes.network]) if nodes.network in factors else nodes.port
-    links, components = _faster_links(nodes.links, factors), _faster_components(nodes.components, factors)
-    return system.of_nodes(replace(nodes, links=links, components=components, port=port))
+    links, components = _faster_links(system.links, factors), _faster_components(system.components, factors)
+    port, factor = system.port, factors.get(system.network or "")
+    if port is not None and factor is not None:
+        port = _faster(port, _RATES_OF_LINKS, factor)
+    return replace(system, links=links, components=components, port=port)
 
 
 def _faster_links(links: Sequence[Link], factors: Mapping[str, float]) -> tuple[Link, ...]:

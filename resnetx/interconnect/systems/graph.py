@@ -5,9 +5,9 @@ system file may add parts of its own. A figure is written `[value, provenance, s
 names; here everything is in base units.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from typing import Any, ClassVar, Literal, overload
 
 import msgspec
 
@@ -15,10 +15,6 @@ from resnetx.errors import ConfigError
 from resnetx.units import CPU, Unit
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
-# Parts of systems: GPUs, CPUs, switches, NICs, storage, links and networks, each figure with its source.
-#
-# The tables are `configs/system/parts/*.yaml`; a system file may add parts of its own. A figure is written
-# `[value, provenance, source]`, in the unit that its key names; here everything is in base units.
 
 Provenance = Literal["datasheet", "measured", "assumed"]
 Family = Literal["nvlink", "pcie", "smp", "network"]
@@ -85,6 +81,7 @@ class CpuSpec(_Spec, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "cpu"
     cores: SourcedValue | None = None  # of one socket; null: not stated
+    single_thread: SourcedValue | None = None  # PassMark's rating of one thread; null: not stated
     # One copy staged through this CPU's memory: one alone, and two at once in opposite directions, summed.
     staging_Bps: SourcedValue
     staging_duplex_Bps: SourcedValue | None = None  # null: twice the one-way rate
@@ -182,9 +179,6 @@ def in_base_units(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # ---- graph ----------------------------------------------------------------------------------------------------------
-# The link graph of a system: components joined by links. Figures are in base units.
-
-# What a link graph is made of: components and the links that join them. Figures are in base units.
 
 FABRIC = "fabric"  # the component that joins several nodes
 NO_NODE = -1  # where that is
@@ -271,228 +265,7 @@ class Link(msgspec.Struct, frozen=True):
         return self.copy_Bps * (NVLINK_KERNELS if self.wire.family == "nvlink" else 1)
 
 
-# Several equal nodes and the network that joins them, without a list of what each of them has.
-#
-#     equal = EqualNodes(one.components, one.links, nodes=16_384, network="ndr400", nics=8, port=wire)
-#     equal.gpus[131_071].name                 # "node16383.gpu7"
-#
-# What a node has is stated once. Ids, names ("node3.gpu0"), places and neighbours follow by arithmetic, so that a
-# hundred thousand GPUs take no more memory than eight.
-
-T = TypeVar("T")
 Neighbours = list[tuple[Link, str]]  # the links of a component, each with what is at its other end
-
-
-class EqualNodes(msgspec.Struct, frozen=True, dict=True):
-    """Nodes that all have the same, under the names that one node alone gives it."""
-
-    components: Sequence[Component]  # of each node
-    links: Sequence[Link]  # inside each node
-    nodes: int
-    network: str  # the name of what joins them
-    nics: int  # network cards of each node that are plugged in: its first
-    port: WireSpec  # from each of these to the fabric
-
-    # ---- what all of them have
-
-    @cached_property
-    def gpus(self) -> Sequence[Component]:
-        """A GPU's id is its place here; ids go on from node to node."""
-        return NodeCopies(self.node_gpus, self.nodes, self.placed)
-
-    @cached_property
-    def all_components(self) -> Sequence[Component]:
-        """GPUs in the order of their ids, all others node by node, and the fabric."""
-        components = [component for component in self.components if component.kind != "gpu"]
-        return Joined((self.gpus, NodeCopies(components, self.nodes, self.placed), (self.fabric,)))
-
-    @cached_property
-    def all_links(self) -> Sequence[Link]:
-        """Those inside nodes, node by node, then those to the fabric."""
-        inside = NodeCopies(self.links, self.nodes, self._placed_link)
-        return Joined((inside, NodeCopies(self._node_cards, self.nodes, self._port)))
-
-    @cached_property
-    def neighbours(self) -> Mapping[str, Neighbours]:
-        """The links of every component by its name."""
-        return _AllNeighbours(self)
-
-    @cached_property
-    def fabric(self) -> Component:
-        """The switch that joins all nodes, drawn above their middle."""
-        top = 1 + max(component.y for component in self.components)
-        return Component(FABRIC, self.network, NO_BLOCKING, (self.nodes - 1) * self._width / 2, top, NO_NODE)
-
-    def component(self, name: str) -> Component:
-        """The component of this name, which begins with its node's."""
-        if name == FABRIC:
-            return self.fabric
-        node, own = self._node_and_name(name)
-        return self.placed(self._by_name[own], node)
-
-    def counted_components(self) -> Iterator[tuple[Component, int]]:
-        """Each component of a node, and how many of it all nodes have; then what joins them."""
-        yield from ((component, self.nodes) for component in self.components)
-        yield self.fabric, 1
-
-    def counted_links(self) -> Iterator[tuple[Link, int]]:
-        """Each link in a node, and how many of it all nodes have; then those between nodes."""
-        yield from ((link, self.nodes) for link in self.links)
-        yield from ((link, self.nodes) for link, _ in self.ports(0))
-
-    # ---- what one of them has
-
-    @cached_property
-    def node_gpus(self) -> list[Component]:
-        return [component for component in self.components if component.kind == "gpu"]
-
-    def in_node(self, node: int) -> Iterable[Component]:
-        """The components of one node."""
-        return [self.placed(component, node) for component in self.components]
-
-    def links_in(self, node: int) -> Iterable[Link]:
-        """The links inside one node."""
-        return [self._placed_link(link, node) for link in self.links]
-
-    def ports(self, node: int) -> Neighbours:
-        """The links of the fabric to one node, each with the card at its other end."""
-        return [(self._port(card, node), _name_in(node, card)) for card in self._node_cards]
-
-    def neighbours_of(self, name: str) -> Neighbours:
-        """The links of one component."""
-        if name == FABRIC:
-            return [pair for node in range(self.nodes) for pair in self.ports(node)]
-        node, own = self._node_and_name(name)
-        inside = [(self._placed_link(link, node), _name_in(node, near)) for link, near in self._node_neighbours[own]]
-        return inside + [(link, FABRIC) for link, card in self.ports(node) if card == name]
-
-    def placed(self, component: Component, node: int) -> Component:
-        """A component of a node as that node's own, drawn to the right of the node before."""
-        name, x = _name_in(node, component.name), component.x + node * self._width
-        return Component(name, component.part_name, component.part, x, component.y, node)
-
-    def _placed_link(self, link: Link, node: int) -> Link:
-        through = link.through and _name_in(node, link.through)
-        return msgspec.structs.replace(link, a=_name_in(node, link.a), b=_name_in(node, link.b), through=through)
-
-    def _port(self, card: str, node: int) -> Link:
-        return Link(_name_in(node, card), FABRIC, self.network, self.port, 1, "composed: nodes, network and nics")
-
-    def _node_and_name(self, name: str) -> tuple[int, str]:
-        """The node that a name begins with, and what the node itself calls the component."""
-        node, _, own = name.partition(".")
-        number = node.removeprefix("node")
-        if not number.isdecimal() or int(number) >= self.nodes or node != f"node{int(number)}":
-            raise KeyError(name)
-        return int(number), own
-
-    @cached_property
-    def _width(self) -> float:
-        """From one node to the next, in a drawing."""
-        across = [component.x for component in self.components]
-        return 2 + max(across) - min(across)
-
-    @cached_property
-    def _node_cards(self) -> list[str]:
-        return [component.name for component in self.components if component.kind == "nic"][: self.nics]
-
-    @cached_property
-    def _by_name(self) -> dict[str, Component]:
-        return {component.name: component for component in self.components}
-
-    @cached_property
-    def _node_neighbours(self) -> dict[str, Neighbours]:
-        return neighbours(self.components, self.links)
-
-
-def neighbours(components: Iterable[Component], links: Iterable[Link]) -> dict[str, Neighbours]:
-    """The links of every component by its name."""
-    found: dict[str, Neighbours] = {component.name: [] for component in components}
-    for link in links:
-        found[link.a].append((link, link.b))
-        found[link.b].append((link, link.a))
-    return found
-
-
-def _name_in(node: int, name: str) -> str:
-    return f"node{node}.{name}"
-
-
-# ---- sequences and mappings whose items are made when they are asked for ---------------------------------------------
-
-
-class _Made(Sequence[T]):
-    """Items by their places; equal to any sequence of the same items."""
-
-    def _at(self, index: int) -> T:
-        raise NotImplementedError
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        places = range(len(self))
-        return [self._at(each) for each in places[place]] if isinstance(place, slice) else self._at(places[place])
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or len(other) != len(self):
-            return False
-        return all(one == another for one, another in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash((len(self), self[0], self[-1]) if len(self) else ())
-
-
-class NodeCopies(_Made[T]):
-    """What nodes have, node after node."""
-
-    def __init__(self, of_node: Sequence[Any], nodes: int, copy: Callable[[Any, int], T]) -> None:
-        self._of_node, self._nodes, self._copy = of_node, nodes, copy
-
-    def __len__(self) -> int:
-        return self._nodes * len(self._of_node)
-
-    def _at(self, index: int) -> T:
-        node, own = divmod(index, len(self._of_node))
-        return self._copy(self._of_node[own], node)
-
-
-class Joined(_Made[T]):
-    """One sequence after the other."""
-
-    def __init__(self, parts: Sequence[Sequence[T]]) -> None:
-        self._parts = parts
-
-    def __len__(self) -> int:
-        return sum(map(len, self._parts))
-
-    def _at(self, index: int) -> T:
-        for part in self._parts:
-            if index < len(part):
-                return part[index]
-            index -= len(part)
-        raise IndexError(index)
-
-
-class _AllNeighbours(Mapping[str, Neighbours]):
-    """The links of the components of equal nodes, by name; those that were asked for are kept."""
-
-    def __init__(self, equal: EqualNodes) -> None:
-        self._equal = equal
-        self._known: dict[str, Neighbours] = {}
-
-    def __getitem__(self, name: str) -> Neighbours:
-        if name not in self._known:
-            self._known[name] = self._equal.neighbours_of(name)
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (component.name for component in self._equal.all_components)
-
-    def __len__(self) -> int:
-        return len(self._equal.all_components)
-
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
 LaunchMode = Literal["process-per-gpu", "one-process"]  # who starts the GPUs of a node: each its process, or one all
@@ -511,45 +284,60 @@ class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class System(msgspec.Struct, frozen=True, dict=True):
-    """A machine, or several equal ones joined by a network."""
+    """A machine, or several equal ones joined by a network.
+
+    What a node has is stated once. Of several, ids, names ("node3.gpu0"), places and neighbours follow by arithmetic,
+    so that a hundred thousand GPUs take no more memory than eight.
+    """
 
     name: str
     about: str
     library: Library
-    components: Sequence[Component]  # GPUs in the order of their ids
-    links: Sequence[Link]
+    components: Sequence[Component]  # of each node, as it alone names them: GPUs in the order of their ids
+    links: Sequence[Link]  # inside each node
     nodes: int = 1
     network: str | None = None  # the name of what joins the nodes
-    nics: int | None = None  # used of each node
+    nics: int | None = None  # used of each node: its first ones
+    port: WireSpec | None = None  # from each of these to the fabric; None: it is one machine
     rails: Rails = "nearest"  # what NCCL drives of them
     launch_mode: LaunchMode | None = None  # None: not told
-    equal: EqualNodes | None = None  # of several nodes: what both sequences above, and all below, are made from
     cluster: ClusterEntry = ClusterEntry()  # what its file says of several of it
     networks: Mapping[str, NetworkSpec] = {}  # that its file adds
 
-    def of_nodes(self, equal: EqualNodes) -> "System":
-        """So many of this machine."""
-        return msgspec.structs.replace(
-            self,
-            components=equal.all_components,
-            links=equal.all_links,
-            nodes=equal.nodes,
-            network=equal.network,
-            nics=equal.nics,
-            equal=equal,
-        )
+    # ---- what all nodes have
 
     @cached_property
     def gpus(self) -> Sequence[Component]:
         """A GPU's id is its place here; ids go on from node to node."""
-        if self.equal:
-            return self.equal.gpus
-        return [component for component in self.components if component.kind == "gpu"]
+        return GpusOfNodes(self) if self.port else self.node_gpus
+
+    @property
+    def all_components(self) -> Sequence[Component]:
+        """GPUs in the order of their ids, all others node by node, and the fabric."""
+        if not self.port:
+            return self.components
+        others = [component for component in self.components if component.kind != "gpu"]
+        return [*self.gpus, *(self.placed(each, node) for node in range(self.nodes) for each in others), self.fabric]
+
+    @property
+    def all_links(self) -> Sequence[Link]:
+        """Those inside nodes, node by node, then those to the fabric."""
+        if not self.port:
+            return self.links
+        nodes = range(self.nodes)
+        inside = [link for node in nodes for link in self.links_in(node)]
+        return [*inside, *(port for node in nodes for port, _ in self._ports(node))]
 
     @cached_property
     def neighbours(self) -> Mapping[str, Neighbours]:
-        """The links of every component, each with what is at its other end."""
-        return self.equal.neighbours if self.equal else neighbours(self.components, self.links)
+        """The links of a component by its name."""
+        return _NeighboursInNodes(self) if self.port else self._node_neighbours
+
+    @cached_property
+    def fabric(self) -> Component:
+        """The switch that joins all nodes, drawn above their middle."""
+        top = 1 + max(component.y for component in self.components)
+        return Component(FABRIC, self.network or "", NO_BLOCKING, (self.nodes - 1) * self._width / 2, top, NO_NODE)
 
     @property
     def node_name(self) -> str:
@@ -566,17 +354,14 @@ class System(msgspec.Struct, frozen=True, dict=True):
         """The paths that were searched for (`paths`), as every choice of GPUs needs them."""
         return {}
 
-    @cached_property
-    def _by_name(self) -> dict[str, Component]:
-        return {component.name: component for component in self.components}
-
     def component(self, name: str) -> Component:
-        return self.equal.component(name) if self.equal else self._by_name[name]
-
-    def gpu_part(self, device: int) -> GpuSpec:
-        part = self.gpu_of_node(device).part
-        assert isinstance(part, GpuSpec)
-        return part
+        """The component of this name, which begins with its node's where there are several."""
+        if not self.port:
+            return self._by_name[name]
+        if name == FABRIC:
+            return self.fabric
+        node, own = self._node_and_name(name)
+        return self.placed(self._by_name[own], node)
 
     @property
     def is_rack(self) -> bool:
@@ -588,42 +373,152 @@ class System(msgspec.Struct, frozen=True, dict=True):
         """What computes in it: GPUs, or where a host has none, ranks on its cores."""
         return "rank" if self.gpus and CPU in self.gpu_part(0).product_names else "GPU"
 
-    def gpu_of_node(self, device: int) -> Component:
-        """A GPU as its node alone names it."""
-        return self.equal.node_gpus[device % len(self.equal.node_gpus)] if self.equal else self.gpus[device]
-
-    def node_of(self, device: int) -> int:
-        """The number of the node that a GPU is in."""
-        return device // len(self.equal.node_gpus) if self.equal else self.gpus[device].node
-
-    def in_node(self, node: int) -> Iterable[Component]:
-        """The components of one node."""
-        if self.equal:
-            return self.equal.in_node(node)
-        return [component for component in self.components if component.node == node]
-
     @cached_property
     def uneven(self) -> bool:
         """Whether a link between GPUs has more lanes one way than the other."""
-        return any(link.uneven for link, _ in self.counted_links())
+        return any(link.uneven for link in self.links)
 
     def near(self, name: str, nodes: Collection[int]) -> Neighbours:
         """The links of a component to those in some nodes, each with what is at its other end."""
-        if self.equal and name == FABRIC:
-            return [pair for node in sorted(set(nodes) - {NO_NODE}) for pair in self.equal.ports(node)]
+        if self.port and name == FABRIC:
+            return [pair for node in sorted(set(nodes) - {NO_NODE}) for pair in self._ports(node)]
         return [(link, near) for link, near in self.neighbours[name] if self.component(near).node in nodes]
+
+    def counted_components(self) -> Iterator[tuple[Component, int]]:
+        """Each component of a node, as it alone names it, and how many of it all nodes have; then what joins them."""
+        yield from ((component, self._copies) for component in self.components)
+        if self.port:
+            yield self.fabric, 1
+
+    def counted_links(self) -> Iterator[tuple[Link, int]]:
+        """Each link in a node, and how many of it all nodes have; then those between nodes."""
+        yield from ((link, self._copies) for link in self.links)
+        yield from ((link, self._copies) for link, _ in self._ports(0))
+
+    # ---- what one of them has
+
+    @cached_property
+    def node_gpus(self) -> list[Component]:
+        return [component for component in self.components if component.kind == "gpu"]
+
+    def gpu_part(self, device: int) -> GpuSpec:
+        part = self.gpu_of_node(device).part
+        assert isinstance(part, GpuSpec)
+        return part
+
+    def gpu_of_node(self, device: int) -> Component:
+        """A GPU as its node alone names it."""
+        return self.node_gpus[device % len(self.node_gpus) if self.port else device]
+
+    def node_of(self, device: int) -> int:
+        """The number of the node that a GPU is in."""
+        return device // len(self.node_gpus) if self.port else self.gpus[device].node
+
+    def in_node(self, node: int) -> Iterable[Component]:
+        """The components of one node."""
+        if self.port:
+            return [self.placed(component, node) for component in self.components]
+        return [component for component in self.components if component.node == node]
+
+    def links_in(self, node: int) -> Iterable[Link]:
+        """The links inside one of several nodes."""
+        return [self._placed_link(link, node) for link in self.links]
 
     def cards(self, node: int) -> list[str]:
         """The network cards of a node that are plugged in."""
         return [card for _, card in self.near(FABRIC, {node})]
 
-    def counted_components(self) -> Iterable[tuple[Component, int]]:
-        """Each component with how many of it there are: of equal nodes once, as a node alone names it."""
-        return self.equal.counted_components() if self.equal else ((component, 1) for component in self.components)
+    def neighbours_in_nodes(self, name: str) -> Neighbours:
+        """The links of a component of several nodes."""
+        if name == FABRIC:
+            return [pair for node in range(self.nodes) for pair in self._ports(node)]
+        node, own = self._node_and_name(name)
+        inside = [(self._placed_link(link, node), _name_in(node, near)) for link, near in self._node_neighbours[own]]
+        return inside + [(link, FABRIC) for link, card in self._ports(node) if card == name]
 
-    def counted_links(self) -> Iterable[tuple[Link, int]]:
-        """Each link with how many of it there are: of equal nodes once."""
-        return self.equal.counted_links() if self.equal else ((link, 1) for link in self.links)
+    def placed(self, component: Component, node: int) -> Component:
+        """A component of a node as that node's own, drawn to the right of the node before."""
+        name, x = _name_in(node, component.name), component.x + node * self._width
+        return Component(name, component.part_name, component.part, x, component.y, node)
+
+    def _node_and_name(self, name: str) -> tuple[int, str]:
+        """The node that a name begins with, and what the node itself calls the component."""
+        node, _, own = name.partition(".")
+        number = node.removeprefix("node")
+        if not number.isdecimal() or int(number) >= self.nodes or node != f"node{int(number)}":
+            raise KeyError(name)
+        return int(number), own
+
+    def _placed_link(self, link: Link, node: int) -> Link:
+        through = link.through and _name_in(node, link.through)
+        return msgspec.structs.replace(link, a=_name_in(node, link.a), b=_name_in(node, link.b), through=through)
+
+    def _ports(self, node: int) -> Neighbours:
+        """The links of the fabric to one node, each with the card at its other end."""
+        if self.port is None:
+            return []
+        cards = [_name_in(node, component.name) for component in self.components if component.kind == "nic"]
+        network, source = self.network or "", "composed: nodes, network and nics"
+        return [(Link(card, FABRIC, network, self.port, 1, source), card) for card in cards[: self.nics]]
+
+    @property
+    def _copies(self) -> int:
+        """How many of each component there are."""
+        return self.nodes if self.port else 1
+
+    @cached_property
+    def _width(self) -> float:
+        """From one node to the next, in a drawing."""
+        across = [component.x for component in self.components]
+        return 2 + max(across) - min(across)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Component]:
+        return {component.name: component for component in self.components}
+
+    @cached_property
+    def _node_neighbours(self) -> dict[str, Neighbours]:
+        found: dict[str, Neighbours] = {component.name: [] for component in self.components}
+        for link in self.links:
+            found[link.a].append((link, link.b))
+            found[link.b].append((link, link.a))
+        return found
+
+
+def _name_in(node: int, name: str) -> str:
+    return f"node{node}.{name}"
+
+
+class GpusOfNodes(Sequence[Component]):
+    """The GPUs of several nodes by their ids, each made when it is asked for."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def __len__(self) -> int:
+        return self._system.nodes * len(self._system.node_gpus)
+
+    @overload
+    def __getitem__(self, index: int) -> Component: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Component]: ...
+    def __getitem__(self, index: int | slice) -> Component | list[Component]:
+        devices = range(len(self))[index]
+        return self._gpu(devices) if isinstance(devices, int) else list(map(self._gpu, devices))
+
+    def _gpu(self, device: int) -> Component:
+        return self._system.placed(self._system.gpu_of_node(device), self._system.node_of(device))
+
+
+class _NeighboursInNodes(dict[str, Neighbours]):
+    """The links of components of several nodes, each component's made when it is asked for."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def __missing__(self, name: str) -> Neighbours:
+        found = self[name] = self._system.neighbours_in_nodes(name)
+        return found
 
 
 def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:

@@ -177,7 +177,7 @@ MOST_SPACES = 254  # of which each has an address of one network
 
 def read_network(path: Path) -> LabNetwork:
     """The network in a file; a `RecordError` says why it cannot be built."""
-    network: LabNetwork = read(path, LabNetwork)
+    network = read(path, LabNetwork)
     try:
         if fault := next(_faults(network), ""):
             raise ConfigError(fault)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import NO_NODE, Component, CpuSpec, Link, SwitchSpec, System
@@ -28,6 +28,7 @@ from resnetx.interconnect.systems.graph import NO_NODE, Component, CpuSpec, Link
 
 # What flows get that run at once: each direction of a link, both together, and a CPU's ports are shared fairly.
 
+T = TypeVar("T")
 Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
 SharedResource = tuple[str, str]  # (what people call it, the kind of link): two components may have links of two kinds
 
@@ -200,13 +201,13 @@ def to_host(system: System, gpu: str) -> Steps:
     return _kept(system, ("host", gpu), search)
 
 
-def _kept(system: System, key: tuple[str | bool, ...], search: Callable[[], Steps]) -> Steps:
-    """A path that is searched for once; of several nodes there are too many to be kept."""
-    if system.equal:
+def _kept(system: System, key: tuple[str | int, ...], search: Callable[[], T]) -> T:
+    """What is searched for once; of several nodes there is too much to be kept."""
+    if system.port:
         return search()
     if key not in system.found_paths:
         system.found_paths[key] = search()
-    found: Steps = system.found_paths[key]
+    found: T = system.found_paths[key]
     return found
 
 
@@ -282,15 +283,9 @@ class PairMatrix:
 
 def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
     """The path of a single copy: as peers where they can be, else staged through the host."""
-    if source != target:
-        if system.equal:  # of several nodes there are too many to be kept
-            return _path(system, source, target, transport)
-        key = ("copy", source, target, transport)
-        if key not in system.found_paths:
-            system.found_paths[key] = _path(system, source, target, transport)
-        path: Path = system.found_paths[key]
-        return path
-    return _local(system, source, system.gpu_part(source).memory_Bps.value)
+    if source == target:
+        return _local(system, source, system.gpu_part(source).memory_Bps.value)
+    return _kept(system, ("copy", source, target, transport), lambda: _path(system, source, target, transport))
 
 
 def _local(system: System, gpu: int, memory_Bps: float) -> Path:

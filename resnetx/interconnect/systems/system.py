@@ -38,7 +38,6 @@ from resnetx.interconnect.systems.graph import (
     UNITS,
     ClusterEntry,
     ComponentSpec,
-    EqualNodes,
     Family,
     NetworkSpec,
     PhotonicSpec,
@@ -527,9 +526,16 @@ def _compose(system: System, nodes: int, network: str | None, nics: int | None, 
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
     network, nics = _plugged(system, nodes, network, nics)
     port = _network_wire(_networks(system)[network], gpu_direct)
-    several = system.of_nodes(EqualNodes(system.components, system.links, nodes, network, nics, port))
-    about = f"{nodes} nodes of: {system.about}"
-    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=system.cluster.rails)
+    return msgspec.structs.replace(
+        system,
+        name=f"{nodes}x {system.name}",
+        about=f"{nodes} nodes of: {system.about}",
+        nodes=nodes,
+        network=network,
+        nics=nics,
+        port=port,
+        rails=system.cluster.rails,
+    )
 
 
 def _networks(system: System) -> dict[str, NetworkSpec]:

@@ -36,7 +36,7 @@ from resnetx.measure.rank import nodes
 from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.packages import hip_version
-from resnetx.record import Unknown
+from resnetx.record import Unknown, of_known
 from resnetx.record.bench_record import Endpoint
 from resnetx.units import si
 
@@ -205,18 +205,13 @@ def _counted(count: tuple[int, int], sends: bool) -> int:
 
 
 def _risen(after: GpuTraffic | Unknown, before: GpuTraffic | Unknown) -> _Risen:
-    if isinstance(after, Unknown) or isinstance(before, Unknown):
-        reason = after if isinstance(after, Unknown) else before
-        assert isinstance(reason, Unknown)
-        return reason, reason
-    return _both(after.nvlink, before.nvlink), _both(after.pcie, before.pcie)
+    def of(way: Callable[[GpuTraffic], Any]) -> tuple[int, int] | Unknown:
+        return of_known(lambda last, first: of_known(_both, way(last), way(first)), after, before)
+
+    return of(lambda traffic: traffic.nvlink), of(lambda traffic: traffic.pcie)
 
 
-def _both(after: tuple[int, int] | Unknown, before: tuple[int, int] | Unknown) -> tuple[int, int] | Unknown:
-    if isinstance(after, Unknown):
-        return after
-    if isinstance(before, Unknown):
-        return before
+def _both(after: tuple[int, int], before: tuple[int, int]) -> tuple[int, int] | Unknown:
     return pair(increase(after[0], before[0]), increase(after[1], before[1]))
 
 

@@ -282,10 +282,9 @@ def _gpu_errors(folder: RunFolder) -> list[str]:
 
 def _statuses(private: Path) -> dict[int, int]:
     try:
-        found: dict[int, int] = read_json(File(statuses_file(private), "statuses of ranks", MAX_BYTES), dict[int, int])
+        return read_json(File(statuses_file(private), "statuses of ranks", MAX_BYTES), dict[int, int])
     except FileError:
         return {}
-    return found
 
 
 _RANK_STATUS = re.compile(r"^\s*rank\s*: (\d+) \(.*\n\s*exitcode\s*: (-?\d+) ", re.MULTILINE)

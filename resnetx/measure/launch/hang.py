@@ -293,8 +293,7 @@ _STOPPED = {"T": "SIGSTOP", "t": "by a debugger"}  # proc_pid_stat(5)
 def _note(folder: RunFolder, index: int) -> Note | None:
     """The note of a rank; None where it has written none, or not to its end."""
     with suppress(FileError):
-        note: Note = read_json(File(folder.progress(index), "a rank's progress", _BYTES), Note)
-        return note
+        return read_json(File(folder.progress(index), "a rank's progress", _BYTES), Note)
     return None
 
 

@@ -276,7 +276,7 @@ def _measured(task: TaskFile[Ended], folder: RunFolder, private: Path, started: 
     """The record of this run's finished measurement, which rank 0 writes once all ranks have sent it theirs."""
     for path in (folder.record, *set_aside(private)):
         try:
-            ended: Ended = record.read(path, task.record_type)
+            ended = record.read(path, task.record_type)
         except RecordError:
             continue
         if ended.outcome == "ok" and ended.started_at == record.timestamp(started.epoch_s):

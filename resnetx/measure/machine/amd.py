@@ -10,14 +10,14 @@ References: AMD SMI Python API (ROCm documentation); Linux, drivers/gpu/drm/amd/
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from resnetx.host import kernel_file, kernel_text
 from resnetx.measure.machine.host_facts import HostGpus
 from resnetx.measure.machine.readings import Counters, SensorSample, times
-from resnetx.record import Gpu, Unknown, known
+from resnetx.record import Gpu, Unknown, known, of_known
 
 _KFD = "sys/class/kfd/kfd/topology/nodes"  # of the kernel's driver for computing: CPUs and GPUs
 
@@ -124,10 +124,10 @@ def gpu(smi: AmdSmi, index: int, place: str, handle: Any) -> Gpu:
         uuid=_text(smi.ask("amdsmi_get_gpu_device_uuid", handle), ""),
         pci_bus_id=f"0000{place}",  # with a domain of eight digits, as NVML has it
         compute_capability=_text(smi.fact("target_graphics_version", asic, handle), ""),  # "gfx942"
-        memory_bytes=known(_then(memory, lambda MB: MB * _MB)),
-        power_limit_W=known(_then(limit_uW, lambda uW: uW / 1e6)),
-        sm_clock_max_Hz=known(_then(clock_MHz, lambda MHz: MHz * 1e6)),
-        ecc=known(_then(smi.ask("amdsmi_get_gpu_ecc_enabled", handle), bool)),  # a bit for each block that has it
+        memory_bytes=known(of_known(lambda MB: MB * _MB, memory)),
+        power_limit_W=known(of_known(lambda uW: uW / 1e6, limit_uW)),
+        sm_clock_max_Hz=known(of_known(lambda MHz: MHz * 1e6, clock_MHz)),
+        ecc=known(of_known(bool, smi.ask("amdsmi_get_gpu_ecc_enabled", handle))),  # a bit for each block that has it
         mig=known(Unknown("AMD GPUs have no MIG")),
         pcie_generation=known(_generation(smi.fact("pcie_metric.pcie_speed", pcie, handle))),
         pcie_generation_max=known(_generation(smi.fact("pcie_static.max_pcie_speed", pcie, handle))),
@@ -207,10 +207,6 @@ def _generation(speed: int | Unknown) -> int | Unknown:
     return speed if isinstance(speed, Unknown) else _GENERATIONS.get(speed, Unknown(f"{speed} MT/s is not a PCIe rate"))
 
 
-def _then(answer: Any, convert: Callable[[Any], Any]) -> Any:
-    return answer if isinstance(answer, Unknown) else convert(answer)
-
-
 def _text(answer: Any, otherwise: str) -> str:
     return otherwise if isinstance(answer, Unknown) else str(answer)
 
@@ -252,7 +248,7 @@ class AmdGpu:
         """What the GPU has used since some moment."""
         steps = self._smi.fact("energy_accumulator", "amdsmi_get_energy_count", self._handle)
         step_uJ = self._smi.fact("counter_resolution", "amdsmi_get_energy_count", self._handle)
-        return step_uJ if isinstance(step_uJ, Unknown) else times(step_uJ * 1e-6, steps)
+        return of_known(lambda step, count: step * 1e-6 * count, step_uJ, steps)
 
     def counters(self) -> Counters:
         """The readings of links that only count up."""

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ from resnetx.host import kernel_file, kernel_text
 from resnetx.measure.machine import amd
 from resnetx.measure.machine.host_facts import HostGpus, run_pids
 from resnetx.packages import hip_version
-from resnetx.record import Gpu, GpuProcess, MemoryHealth, Unknown, known
+from resnetx.record import Gpu, GpuProcess, MemoryHealth, Unknown, known, of_known
 
 # All queries of NVML, the NVIDIA driver's management library.
 #
@@ -222,24 +222,24 @@ def _gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
         index=index,
         name=ask("nvmlDeviceGetName", handle),
         uuid=ask("nvmlDeviceGetUUID", handle),
-        pci_bus_id=_then(ask("nvmlDeviceGetPciInfo", handle), lambda pci: pci.busId.lower()),
-        compute_capability=_then(
-            ask("nvmlDeviceGetCudaComputeCapability", handle), lambda version: ".".join(map(str, version))
+        pci_bus_id=of_known(lambda pci: pci.busId.lower(), ask("nvmlDeviceGetPciInfo", handle)),
+        compute_capability=of_known(
+            lambda version: ".".join(map(str, version)), ask("nvmlDeviceGetCudaComputeCapability", handle)
         ),
-        memory_bytes=known(_then(ask("nvmlDeviceGetMemoryInfo", handle), lambda memory: memory.total)),
-        power_limit_W=known(_then(ask("nvmlDeviceGetEnforcedPowerLimit", handle), lambda limit_mW: limit_mW / 1e3)),
+        memory_bytes=known(of_known(lambda memory: memory.total, ask("nvmlDeviceGetMemoryInfo", handle))),
+        power_limit_W=known(of_known(lambda limit_mW: limit_mW / 1e3, ask("nvmlDeviceGetEnforcedPowerLimit", handle))),
         sm_clock_max_Hz=known(
-            _then(
-                ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_SM), lambda clock_MHz: clock_MHz * 1e6
+            of_known(
+                lambda clock_MHz: clock_MHz * 1e6, ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_SM)
             )
         ),
-        ecc=known(_then(ask("nvmlDeviceGetEccMode", handle), lambda modes: bool(modes[0]))),  # now, and after a restart
-        mig=known(_then(ask("nvmlDeviceGetMigMode", handle), lambda modes: bool(modes[0]))),
+        ecc=known(of_known(lambda now_and_next: bool(now_and_next[0]), ask("nvmlDeviceGetEccMode", handle))),
+        mig=known(of_known(lambda now_and_next: bool(now_and_next[0]), ask("nvmlDeviceGetMigMode", handle))),
         pcie_generation=known(ask("nvmlDeviceGetCurrPcieLinkGeneration", handle)),  # an idle GPU lowers it
         pcie_generation_max=known(ask("nvmlDeviceGetMaxPcieLinkGeneration", handle)),
         pcie_width=known(ask("nvmlDeviceGetCurrPcieLinkWidth", handle)),
         pcie_width_max=known(ask("nvmlDeviceGetMaxPcieLinkWidth", handle)),
-        nvlinks_active=known(_then(links, len)),
+        nvlinks_active=known(of_known(len, links)),
         memory_health=known(_memory_health(nvml, handle)),
     )
 
@@ -257,14 +257,10 @@ def _memory_health(nvml: Nvml, handle: Any) -> MemoryHealth | Unknown:
     return MemoryHealth(
         ecc_corrected=known(counted[0]),
         ecc_uncorrected=known(counted[1]),
-        remapped_rows=known(_then(rows, lambda each: each[0] + each[1])),
-        remapping_pending=known(_then(rows, lambda each: bool(each[2]))),
-        remapping_failed=known(_then(rows, lambda each: bool(each[3]))),
+        remapped_rows=known(of_known(lambda each: each[0] + each[1], rows)),
+        remapping_pending=known(of_known(lambda each: bool(each[2]), rows)),
+        remapping_failed=known(of_known(lambda each: bool(each[3]), rows)),
     )
-
-
-def _then(answer: Any, convert: Callable[[Any], Any]) -> Any:
-    return answer if isinstance(answer, Unknown) else convert(answer)
 
 
 def _processes(nvml: Nvml, handles: Mapping[int, Any]) -> list[tuple[int, int, int | Unknown]] | Unknown:
@@ -297,7 +293,7 @@ def _foreign(processes: Sequence[tuple[int, int, int | Unknown]] | Unknown) -> l
 
 def _wires(nvml: Nvml, handles: list[Any]) -> list[list[str]]:
     """How each GPU reaches each other one, in the words of `nvidia-smi topo`: "X", "NV4", "PIX", "PXB", "SYS" ..."""
-    buses = [_then(nvml.ask("nvmlDeviceGetPciInfo", handle), lambda pci: pci.busId) for handle in handles]
+    buses = [of_known(lambda pci: pci.busId, nvml.ask("nvmlDeviceGetPciInfo", handle)) for handle in handles]
     far_ends = [_far_ends(nvml, handle) for handle in handles]
 
     def wire(one: int, other: int) -> str:
@@ -322,7 +318,7 @@ def _far_ends(nvml: Nvml, handle: Any) -> "Counter[str]":
     if isinstance(links, Unknown):
         return Counter()
     ends = [nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in links]
-    return Counter(str(_then(end, lambda pci: pci.busId)) for end in ends)
+    return Counter(str(of_known(lambda pci: pci.busId, end)) for end in ends)
 
 
 def topology_text(gpus: list[Gpu], wires: list[list[str]]) -> str:

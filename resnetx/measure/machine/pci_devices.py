@@ -217,12 +217,15 @@ def _by_nvml(module: Any) -> Counted:
 
 def _gpu_link(index: int, gpu: Gpu, replays: Any, links: Any) -> DeviceLink:
     return _device_link(
-        f"gpu{index}",
-        gpu.name,
-        gpu.pci_bus_id,
-        (gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width, gpu.pcie_width_max),
         Unknown("the driver does not tell it of this GPU"),
-        replays=replays,
+        device=f"gpu{index}",
+        name=gpu.name,
+        pci_bus_id=gpu.pci_bus_id,
+        pcie_generation=gpu.pcie_generation,
+        pcie_generation_max=gpu.pcie_generation_max,
+        pcie_width=gpu.pcie_width,
+        pcie_width_max=gpu.pcie_width_max,
+        pcie_replays=replays,
         speed_Bps=Unknown("a GPU is no network card"),
         nvlinks=links,
     )
@@ -230,45 +233,24 @@ def _gpu_link(index: int, gpu: Gpu, replays: Any, links: Any) -> DeviceLink:
 
 def _card_link(index: int, card: PciDevice) -> DeviceLink:
     return _device_link(
-        f"nic{index}",
-        card.label,
-        card.address,
-        (card.generation, card.generation_max, card.lanes, card.lanes_max),
         Unknown("the kernel does not tell it of this card"),
-        replays=Unknown("the kernel counts no replays"),
-        speed_Bps=_or(card.speed_Bps, Unknown("it is down, or has no speed (a virtual card)")),
+        device=f"nic{index}",
+        name=card.label,
+        pci_bus_id=card.address,
+        pcie_generation=card.generation,
+        pcie_generation_max=card.generation_max,
+        pcie_width=card.lanes,
+        pcie_width_max=card.lanes_max,
+        pcie_replays=Unknown("the kernel counts no replays"),
+        speed_Bps=card.speed_Bps or Unknown("it is down, or has no speed (a virtual card)"),
         nvlinks=Unknown("a network card has no NVLink"),
     )
 
 
-def _device_link(
-    device: str,
-    name: str,
-    address: str,
-    pcie: tuple[Any, Any, Any, Any],
-    why: Unknown,
-    *,
-    replays: Any,
-    speed_Bps: Any,
-    nvlinks: Any,
-) -> DeviceLink:
-    """`pcie`: generation and its maximum, lanes and their maximum; `why` one of them may not be known."""
-    generation, generation_max, width, width_max = (known(_or(value, why)) for value in pcie)
-    return seal(
-        DeviceLink(
-            device=device,
-            name=name,
-            pci_bus_id=address,
-            pcie_generation=generation,
-            pcie_generation_max=generation_max,
-            pcie_width=width,
-            pcie_width_max=width_max,
-            pcie_replays=known(replays),
-            speed_Bps=known(speed_Bps),
-            nvlinks=known(nvlinks),
-            unknown={},
-        )
-    )
+def _device_link(why: Unknown, **facts: Any) -> DeviceLink:
+    """`why`: what of it is None is not known."""
+    known_or_why: dict[str, Any] = {name: why if fact is None else fact for name, fact in facts.items()}
+    return seal(DeviceLink(**known_or_why, unknown={}))
 
 
 def _nvlink_errors(nvml: Nvml, handle: Any) -> list[Any] | Unknown:
@@ -283,10 +265,6 @@ def _nvlink_errors(nvml: Nvml, handle: Any) -> list[Any] | Unknown:
         NvlinkErrors(link, *(known(nvml.ask("nvmlDeviceGetNvLinkErrorCounter", handle, link, kind)) for kind in kinds))
         for link in links[:MOST_NVLINKS_LISTED]
     ]
-
-
-def _or(value: Any, why: Unknown) -> Any:
-    return why if value is None else value
 
 
 # ---- while a run is on ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from resnetx.packages import hip_version
-from resnetx.record import GpuSamples, HostLoad, LinkCounters, LockedClock, Unknown, Warning, if_known
+from resnetx.record import GpuSamples, HostLoad, LinkCounters, LockedClock, Unknown, Warning, if_known, of_known
 
 Number = TypeVar("Number", int, float)
 
@@ -47,16 +47,13 @@ class Readings:
 
 def times(factor: float, value: float | Unknown) -> float | Unknown:
     """A reading in another unit."""
-    return value if isinstance(value, Unknown) else value * factor
+    return of_known(lambda number: number * factor, value)
 
 
 def increase(now: Number | Unknown, before: Number | Unknown) -> Number | Unknown:
     """By how much a counter has risen."""
-    if isinstance(now, Unknown):
-        return now
-    if isinstance(before, Unknown):
-        return before
-    return now - before if now >= before else Unknown("the counter started again in between")
+    again = Unknown("the counter started again in between")
+    return of_known(lambda last, first: last - first if last >= first else again, now, before)
 
 
 # Warnings from sensor readings: what makes the figures less trustworthy, each with its remedy.

@@ -20,7 +20,7 @@ from resnetx.measure.machine.host_facts import cpu_times, host_load
 from resnetx.measure.machine.nvidia import Nvml, active_nvlinks, found_by, open_nvml
 from resnetx.measure.machine.readings import Counters, Number, Readings, SensorSample, increase, times
 from resnetx.packages import hip_version
-from resnetx.record import GpuSamples, LinkCounters, Unknown, known
+from resnetx.record import GpuSamples, LinkCounters, Unknown, known, of_known
 
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
 # launching kernels may need: more often than this buys little.
@@ -190,9 +190,7 @@ class NvmlGpu:
 
 def pair(sent: int | Unknown, received: int | Unknown) -> tuple[int, int] | Unknown:
     """Both counts, or why one of them is not known."""
-    if isinstance(sent, Unknown):
-        return sent
-    return received if isinstance(received, Unknown) else (sent, received)
+    return of_known(lambda *both: both, sent, received)
 
 
 def _find_gpu(devices: list[int] | None, module: Any = None) -> NvmlGpu | AmdGpu | Unknown:
@@ -238,30 +236,23 @@ def _gpu_samples(
 ) -> GpuSamples:
     """The samples, of which those are dropped that lack what others have; the energy from the power where need be."""
     whole = [(at - start, sample) for at, sample in taken if _missing(sample) <= _missing(taken[0][1])]
-    times_s, samples = [at_s for at_s, _ in whole], [sample for _, sample in whole]
-    power_W = _column([sample.power_W for sample in samples])
+    columns = {
+        field.name: _column([getattr(sample, field.name) for _, sample in whole]) for field in fields(SensorSample)
+    }
+    times_s, power_W = [at_s for at_s, _ in whole], columns["power_W"]
     if isinstance(energy_J, Unknown) and not isinstance(power_W, Unknown):
         energy_J = _integral(times_s, power_W, duration_s)
     return GpuSamples(
         rank=rank,
         time_s=times_s,
-        sm_clock_Hz=known(_column([sample.sm_clock_Hz for sample in samples])),
-        power_W=known(power_W),
-        temperature_C=known(_column([sample.temperature_C for sample in samples])),
-        busy=known(_column([sample.busy for sample in samples])),
-        throttle_reasons=known(_column([sample.throttle_reasons for sample in samples])),
         energy_J=known(energy_J),
+        **{name: known(readings) for name, readings in columns.items()},
     )
 
 
 def _link_counters(rank: int, now: Counters, before: Counters) -> LinkCounters:
-    return LinkCounters(
-        rank=rank,
-        pcie_replays=known(increase(now.pcie_replays, before.pcie_replays)),
-        nvlink_errors=known(increase(now.nvlink_errors, before.nvlink_errors)),
-        nvlink_sent_bytes=known(increase(now.nvlink_sent_bytes, before.nvlink_sent_bytes)),
-        nvlink_received_bytes=known(increase(now.nvlink_received_bytes, before.nvlink_received_bytes)),
-    )
+    risen = {name: known(increase(count, getattr(before, name))) for name, count in vars(now).items()}
+    return LinkCounters(rank=rank, **risen)
 
 
 def _missing(sample: SensorSample) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -22,7 +22,7 @@ from resnetx.inputs import BESIDE_TORCH, nothing
 from resnetx.measure.launch import local_rank, rank, ranks_here, world_size
 from resnetx.measure.machine.nvidia import full_uuid, gpus_here, hidden_by_mistake
 from resnetx.packages import hip_version, install, rocm_torch
-from resnetx.record import Copies, Device, Unknown, known
+from resnetx.record import Copies, Device, Unknown, known, of_known
 
 # ---- capability -----------------------------------------------------------------------------------------------------
 # What a GPU's generation can run: kernels that torch was built for, and precisions that its units have.
@@ -448,26 +448,18 @@ def summed(every: Sequence[RankCopies]) -> Copies:
     def total(direction: Direction, what: str) -> float:
         return math.fsum(getattr(getattr(rank, direction), what) for rank in every)
 
-    def seconds(direction: Direction) -> float | None:
-        return known(Unknown("only the CUDA profiler times copies") if by_operators else total(direction, "seconds"))
-
-    beside = [rank.beside_torch for rank in every]
-    unseen = next((each for each in beside if isinstance(each, Unknown)), None) if by_operators else None
-    input_bytes = sum(each for each in beside if not isinstance(each, Unknown)) if by_operators else 0
-    return Copies(
-        counted_by="operators" if by_operators else "profiler",
-        host_to_device_bytes=known(unseen or round(total("host_to_device", "size_bytes")) + input_bytes),
-        host_to_device_calls=known(
-            unseen or (Unknown(BESIDE_TORCH) if input_bytes else round(total("host_to_device", "calls")))
-        ),
-        host_to_device_s=seconds("host_to_device"),
-        device_to_host_bytes=round(total("device_to_host", "size_bytes")),
-        device_to_host_calls=round(total("device_to_host", "calls")),
-        device_to_host_s=seconds("device_to_host"),
-        device_to_device_bytes=round(total("device_to_device", "size_bytes")),
-        device_to_device_calls=round(total("device_to_device", "calls")),
-        device_to_device_s=seconds("device_to_device"),
-    )
+    found: dict[str, Any] = {"counted_by": "operators" if by_operators else "profiler"}
+    for direction in get_args(Direction):
+        found[f"{direction}_bytes"] = round(total(direction, "size_bytes"))
+        found[f"{direction}_calls"] = round(total(direction, "calls"))
+        untimed = Unknown("only the CUDA profiler times copies") if by_operators else None
+        found[f"{direction}_s"] = untimed or total(direction, "seconds")
+    if by_operators:  # which do not show what inputs copy beside torch
+        beside = of_known(lambda *counts: sum(counts), *(rank.beside_torch for rank in every))
+        found["host_to_device_bytes"] = of_known(lambda size: found["host_to_device_bytes"] + size, beside)
+        if beside:
+            found["host_to_device_calls"] = of_known(lambda _: Unknown(BESIDE_TORCH), beside)
+    return Copies(**found)
 
 
 # What a device does during a step, as the CUDA profiler sees it: kernels of every library and stream.

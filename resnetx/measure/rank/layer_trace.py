@@ -8,8 +8,7 @@ into messages, whether a clean step keeps the device busy, and how long the host
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -27,7 +26,7 @@ from resnetx.measure.rank import results
 from resnetx.measure.rank.device import MOST_LAUNCHES, TOO_SLOW, Hold, kernels_s, timed, timed_on_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import Clock, clock_of
-from resnetx.measure.rank.replicas import MessageBuffer, copy_scaled, trainable
+from resnetx.measure.rank.replicas import MessageBuffer, Trained, copy_scaled, trainable
 from resnetx.measure.rank.results import RankResults, RankTraining
 from resnetx.measure.rank.training import OwnBatches, build, open_batches, training_step
 from resnetx.measure.rank.windows import StartUpTimer, Step, measure_windows
@@ -84,11 +83,10 @@ class WatchedStep:
     step_s: float
 
 
-class LayerWatch:
+class LayerWatch(Trained):
     """One rank's model, as `training_step` uses one, that notes the steps in which it is `watching`."""
 
     name = "bare"  # a trace is of one rank, which exchanges nothing
-    updates = False
 
     def __init__(self, module: nn.Module, sample: Sample | list[str], clock: Clock, hold: Hold | None = None) -> None:
         """`hold`: of the device that runs the module; None: on the host.
@@ -116,13 +114,6 @@ class LayerWatch:
 
     def __call__(self, *images: Any, **named: Any) -> Any:
         return (self._watched if self.watching else self.module)(*images, **named)
-
-    def adding_up(self) -> AbstractContextManager[None]:
-        """One rank sends nothing."""
-        return nullcontext()
-
-    def finish(self) -> None:
-        """One rank has nothing on its way."""
 
     def mark(self, phase: str) -> None:
         """The phase begins now."""
@@ -375,15 +366,12 @@ def _few(request: Request, ranks: Ranks) -> tuple[Any, Any] | None:
     return next(OwnBatches(request.model, FEW, ranks.device, request.seed))
 
 
-class ShortenableBatches:
+class ShortenableBatches(Iterator[tuple[Any, Any]]):
     """The batches of a pipeline; with `few`, only the first images of each, or a small batch that was made before."""
 
     def __init__(self, pipeline: inputs.Batches, small: tuple[Any, Any] | None = None) -> None:
         self._pipeline, self._small = pipeline, small
         self.few = False
-
-    def __iter__(self) -> "ShortenableBatches":
-        return self
 
     def __next__(self) -> tuple[Any, Any]:
         if self.few and self._small is not None:

@@ -17,7 +17,7 @@ comes to wait for it, and what is then left of it is what the step waits.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -197,28 +197,9 @@ def _message(size_bytes: int, ready_s: float, start_s: float, end_s: float) -> S
 # ---- clocks ---------------------------------------------------------------------------------------------------------
 
 
-class Clock(Protocol):
+class _HostClock:
     """What a watch reads. Times are opaque until the device has been waited for; then they are apart by seconds."""
 
-    name: str
-
-    def now(self) -> Any: ...
-
-    def seconds(self, earlier: Any, later: Any) -> float: ...
-
-    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> DistributedWork:
-        """Sends, and notes when that starts and ends."""
-
-    def times(self, begin: Any, message: _Sent) -> SentMessage:
-        """When what happened to the message, since `begin`, once it has arrived."""
-
-
-def clock_of(device: torch.device) -> Clock:
-    """The clock that sees when the device begins and ends its work."""
-    return _DeviceClock(device) if device.type == "cuda" else _HostClock()
-
-
-class _HostClock:
     name = "host"
 
     def now(self) -> float:
@@ -228,6 +209,8 @@ class _HostClock:
         return later - earlier
 
     def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> DistributedWork:
+        """Sends, and notes when that starts and ends."""
+
         def arrived(_: object) -> None:
             message.end = self.now()
 
@@ -237,6 +220,7 @@ class _HostClock:
         return work
 
     def times(self, begin: float, message: _Sent) -> SentMessage:
+        """When what happened to the message, since `begin`, once it has arrived."""
         return _message(message.size_bytes, message.ready - begin, message.start - begin, message.end - begin)
 
 
@@ -274,3 +258,11 @@ class _DeviceClock:
         assert message.start.is_completed(), "the device was not waited for"
         start_s = end_s - message.start._get_duration() / 1e3
         return _message(message.size_bytes, self.seconds(begin, message.ready), start_s, end_s)
+
+
+Clock = _HostClock | _DeviceClock
+
+
+def clock_of(device: torch.device) -> Clock:
+    """The clock that sees when the device begins and ends its work."""
+    return _DeviceClock(device) if device.type == "cuda" else _HostClock()

@@ -4,6 +4,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 import torch
@@ -20,6 +21,37 @@ from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks, 
 from resnetx.record import Unknown
 from resnetx.request import Request
 from resnetx.workloads.counts import CAP_BYTES, MIB
+
+# ---- what is trained -------------------------------------------------------------------------------------------------
+
+
+class Trained:
+    """What a training step trains."""
+
+    name: str  # as `RunRecord.distributed` has it
+    module: nn.Module  # with the parameters to train
+    updates = False  # whether `finish` updates them
+    _call: Callable[..., Any]  # the module, or what computes its forward pass
+
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        """What the module makes of a batch: of images, or of what a user's own model takes."""
+        return self._call(*images, **named)
+
+    def adding_up(self) -> AbstractContextManager[None]:
+        """Around the passes of all parts of a batch but the last: gradients are added up, and stay on this rank."""
+        return nullcontext()
+
+    def finish(self) -> None:
+        """After each backward pass: later work sees the ranks' mean gradients, or updated parameters."""
+
+
+class Replica(Trained):
+    """A rank's model, whose gradients are those of all ranks after `finish`."""
+
+    def sizes(self) -> list[int] | Unknown:
+        """Bytes of the messages of a step, in the order in which they are sent."""
+        raise NotImplementedError
+
 
 # ---- ddp ------------------------------------------------------------------------------------------------------------
 # A model in DDP as a strategy sets it up, and the buckets that DDP makes of its gradients.
@@ -161,7 +193,7 @@ def optimizer_over(parameters: Iterable[nn.Parameter], settings: Optimizer) -> t
 # parameters as a step begins.
 
 
-class ServedModel:
+class ServedModel(Replica):
     """A rank's model, whose parameters rank 0 updates."""
 
     name, updates = "server", True
@@ -169,7 +201,8 @@ class ServedModel:
     def __init__(self, model: nn.Module, request: Request, ranks: Ranks, watched: Watched) -> None:
         assert isinstance(request.strategy, Server), request.strategy
         place = _place(request.strategy, ranks)
-        self.module, self._place, self._share = model, place, 1 / ranks.world_size
+        self.module = self._call = model
+        self._place, self._share = place, 1 / ranks.world_size
         parameters = trainable(model.parameters())
         slots = _slots(parameters, ranks, place) if ranks.first else None
         self._send = watched(self._gone)
@@ -180,9 +213,6 @@ class ServedModel:
             variable = _Variable(parameter, place, request.optimizer, ranks, slots)
             self._by_buffer[variable.gradient.buffer.data_ptr()] = variable
             parameter.register_post_accumulate_grad_hook(self._hook(variable))
-
-    def __call__(self, *images: Any, **named: Any) -> Any:
-        return self.module(*images, **named)
 
     def _hook(self, variable: "_Variable") -> Callable[[torch.Tensor], None]:
         """Sends a gradient. The hook holds nothing that holds its parameter: no collector would see that ring."""

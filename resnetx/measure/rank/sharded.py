@@ -31,7 +31,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from resnetx.choices import Fsdp, Optimizer
 from resnetx.measure.rank.device import mark
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, Watched, unchanged
-from resnetx.measure.rank.replicas import Trip, optimizer_options
+from resnetx.measure.rank.replicas import Replica, Trip, optimizer_options
 from resnetx.record import Unknown
 
 GATHER = ("all_gather_single", "all_gather_into_tensor")  # what FSDP calls, by the names of newer and older torch
@@ -60,10 +60,10 @@ class ShardedUpdate(ZeroRedundancyOptimizer):
         super()._sync_params()  # type: ignore[misc]
 
 
-class FullySharded:
+class FullySharded(Replica):
     """A model of which each rank keeps its rows."""
 
-    name, updates = "FSDP", False
+    name = "FSDP"
 
     def __init__(
         self, model: nn.Module, strategy: Fsdp, ranks: Ranks, watched: Watched = unchanged, accumulate: int = 1
@@ -82,10 +82,8 @@ class FullySharded:
             watch = _WaitedFor(watched).launched if ranks.device.type == "cuda" else partial(_watched, watched)
             replace_collective(GATHER, partial(watch, "gather"))
             replace_collective(REDUCE, partial(watch, "reduce"))
-        self.module, self._reshard, self._accumulate = model, strategy.reshard, accumulate
-
-    def __call__(self, *images: Any, **named: Any) -> Any:
-        return self.module(*images, **named)
+        self.module = self._call = model
+        self._reshard, self._accumulate = strategy.reshard, accumulate
 
     @contextmanager
     def adding_up(self) -> Iterator[None]:
@@ -93,9 +91,6 @@ class FullySharded:
         self._root.set_requires_gradient_sync(False)
         yield
         self._root.set_requires_gradient_sync(True)
-
-    def finish(self) -> None:
-        """The backward pass has waited."""
 
     def sizes(self) -> list[int] | Unknown:
         """Of all gathers of the passes, and of the reduced gradients between those of the last backward pass."""

@@ -19,9 +19,9 @@ Reference: Shi et al. 2018, section IV (the frameworks' strategies).
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,34 +31,10 @@ from torch.utils.checkpoint import checkpoint
 from resnetx.choices import Bucket, Fsdp, Layerwise, NoExchange, Server, Zero1
 from resnetx.measure.rank import replicas
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, RegisteredMemory, Send, Watched, unchanged
-from resnetx.measure.rank.replicas import MessageBuffer, ServedModel, copy_scaled, trainable
+from resnetx.measure.rank.replicas import MessageBuffer, Replica, ServedModel, copy_scaled, trainable
 from resnetx.measure.rank.sharded import FullySharded, blocks_of
 from resnetx.record import Unknown
 from resnetx.request import Request
-
-
-class Trained(Protocol):
-    """What a training step trains."""
-
-    name: str  # as `RunRecord.distributed` has it
-    module: nn.Module  # with the parameters to train
-    updates: bool  # whether `finish` updates them
-
-    def __call__(self, *images: Any, **named: Any) -> Any:
-        """What the module makes of a batch: of images, or of what a user's own model takes."""
-
-    def adding_up(self) -> AbstractContextManager[None]:
-        """Around the passes of all parts of a batch but the last: gradients are added up, and stay on this rank."""
-
-    def finish(self) -> None:
-        """After each backward pass: later work sees the ranks' mean gradients, or updated parameters."""
-
-
-class Replica(Trained, Protocol):
-    """A rank's model, whose gradients are those of all ranks after `finish`."""
-
-    def sizes(self) -> list[int] | Unknown:
-        """Bytes of the messages of a step, in the order in which they are sent."""
 
 
 def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched = unchanged) -> Replica:
@@ -116,36 +92,25 @@ def called(module: nn.Module, compile: str) -> Callable[..., Any]:
     return module if compile == "none" else torch.compile(module, dynamic=False)
 
 
-class _Alone:
+class _Alone(Replica):
     """A model whose gradients stay where they are."""
-
-    updates = False
 
     def __init__(self, model: nn.Module, name: str, compile: str) -> None:
         self.name, self.module, self._call = name, model, called(model, compile)
-
-    def __call__(self, *images: Any, **named: Any) -> Any:
-        return self._call(*images, **named)
-
-    def adding_up(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def finish(self) -> None:
-        """Nothing is on its way."""
 
     def sizes(self) -> list[int] | Unknown:
         return Unknown("one rank sends no gradients") if self.name == "bare" else []
 
 
-class _Buckets:
+class _Buckets(Replica):
     """DistributedDataParallel, whose backward pass ends when the gradients are there."""
 
-    updates = False
+    name = "DDP"
 
     def __init__(self, wrapped: DistributedDataParallel, compile: str, memory: RegisteredMemory | None = None) -> None:
         """`memory`: that buckets are to lie in."""
-        self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
-        self._call, self._memory, self._steps = called(wrapped, compile), memory, 0
+        self.module, self._wrapped, self._call = wrapped.module, wrapped, called(wrapped, compile)
+        self._memory, self._steps = memory, 0
 
     def __call__(self, *images: Any, **named: Any) -> Any:
         if self._memory is not None and self._steps < 2:
@@ -154,13 +119,10 @@ class _Buckets:
                 with self._memory.allocating():
                     self._wrapped.reducer._rebuild_buckets()
                 self._memory.register()
-        return self._call(*images, **named)
+        return super().__call__(*images, **named)
 
     def adding_up(self) -> AbstractContextManager[None]:
         return self._wrapped.no_sync()
-
-    def finish(self) -> None:
-        """DDP has waited."""
 
     def sizes(self) -> list[int] | Unknown:
         return replicas.bucket_sizes(self._wrapped)
@@ -169,20 +131,16 @@ class _Buckets:
 class ShardedUpdates(_Buckets):
     """The same, whose parameters are updated by one rank each."""
 
-    def __init__(self, wrapped: DistributedDataParallel, compile: str) -> None:
-        super().__init__(wrapped, compile)
-        self.name = "ZeRO-1"
+    name = "ZeRO-1"
 
 
-class _Flat:
+class _Flat(Replica):
     """Messages of groups of gradients, each sent when the last of its group is there.
 
     The buffers live as long as the model, so that no stream can find them freed. A gradient is copied into its buffer,
     divided by the number of ranks on the way, and then is a view of the buffer; the update reads it there. The next
     backward pass writes into a buffer only after `finish` has ordered it behind the all-reduce.
     """
-
-    updates = False
 
     def __init__(
         self,
@@ -202,9 +160,6 @@ class _Flat:
         for message in self._messages:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
-
-    def __call__(self, *images: Any, **named: Any) -> Any:
-        return self._call(*images, **named)
 
     def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:

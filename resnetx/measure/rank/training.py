@@ -23,10 +23,10 @@ from resnetx.measure.rank import results
 from resnetx.measure.rank.device import mark, profiled, seconds_between
 from resnetx.measure.rank.distributed import Ranks, unchanged
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
-from resnetx.measure.rank.replicas import optimizer_over, trainable
+from resnetx.measure.rank.replicas import Trained, optimizer_over, trainable
 from resnetx.measure.rank.results import RankResults, RankTraining
 from resnetx.measure.rank.sharded import FullySharded, ShardedUpdate, emulate_streams
-from resnetx.measure.rank.strategies import ShardedUpdates, Trained, replicate
+from resnetx.measure.rank.strategies import ShardedUpdates, replicate
 from resnetx.measure.rank.windows import GraphedStep, StartUpTimer, Step, measure_windows, own_stream
 from resnetx.record import ReplayedLayer, ReplayedStep, Unknown
 from resnetx.request import Request

@@ -21,7 +21,6 @@ from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, Pai
 from resnetx.reporting.bench_conclusions import collectives_of, copied_GBps, told_verdict, which
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import (
-    ON_RAMPS,
     TINTS,
     Axis,
     Mark,
@@ -29,18 +28,20 @@ from resnetx.reporting.charts.grammar import (
     Ramp,
     Scale,
     dash_looks,
-    factors,
     figure,
     line_looks,
+    names_in,
+    numbers_in,
+    ratios,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
     span,
+    squares,
     system_looks,
-    table_of_records,
 )
 from resnetx.reporting.compared_benches import ratio_lines
-from resnetx.table import Cell, Record, Table
+from resnetx.table import Record, table_of_records
 from resnetx.units import Unit, how_many, size_text
 
 
@@ -89,6 +90,11 @@ class Curves:
     caption: str
     which: str = ""  # of several benches: ", 2 ranks"
 
+    @property
+    def title(self) -> str:
+        """Of the figure of these alone."""
+        return f"{_capital(self.what)}{self.which}: {self.of}"
+
 
 MOST_APART = 2  # curves of one kind that have a figure each; more are panels of one
 MOST_SPREAD = 10  # of rates on one axis from 0
@@ -97,17 +103,7 @@ MOST_SPREAD = 10  # of rates on one axis from 0
 def _drawn(curves: Sequence[Curves], together: str) -> list[Figure]:
     """A figure of each, or of each kind one with a panel for each thing."""
     if len({(each.what, each.which) for each in curves}) <= MOST_APART:
-        return [
-            _over_size(
-                each.marks,
-                each.name,
-                f"{_capital(each.what)}{each.which}: {each.of}",
-                each.column,
-                each.unit,
-                each.caption,
-            )
-            for each in curves
-        ]
+        return [_over_size(each.marks, each.name, each.title, each.column, each.unit, each.caption) for each in curves]
     found = []
     for of in dict.fromkeys(each.of for each in curves):
         same = [each for each in curves if each.of == of]
@@ -238,7 +234,7 @@ def _at_one_size(records: Sequence[BenchRecord], collectives: Sequence[str]) -> 
         rows += [{"what": f"{name.capitalize()}{at}", **mark} for mark in own if mark["kind"] == MEASURED]
     if len(rows) < 2:
         return []
-    lines, sides = (list(dict.fromkeys(str(row[name]) for row in rows)) for name in ("line", "of"))
+    lines, sides = (names_in(rows, column) for column in ("line", "of"))
     plot = Plot(
         x=Axis("GBps", "bus bandwidth, GB/s", "log"),
         y=Axis("what", "", "names"),
@@ -249,7 +245,7 @@ def _at_one_size(records: Sequence[BenchRecord], collectives: Sequence[str]) -> 
     )
     at = f" of {size_text(min(sizes))}" * (len(sizes) == 1)
     caption = f"Medians and quartiles.{solid_and_hollow_words(sides)}"
-    rates = span(float(row["GBps"] or 0) for row in rows)
+    rates = span(numbers_in(rows, "GBps"))
     return [figure("one-size", f"Collectives{at}: {rates} GB/s bus bandwidth", caption, table_of_records(rows), plot)]
 
 
@@ -341,7 +337,7 @@ def described_choices(choices: Sequence[GpuChoice]) -> list[Figure]:
         x=Axis("place", "choice, the best first"),
         y=Axis("busbw_GBps", "bus bandwidth, GB/s"),
         marks=(Mark("dots", look={"size": 20}),),
-        colour=Scale("of", line_looks(list(dict.fromkeys(str(row["of"]) for row in rows)))),
+        colour=Scale("of", line_looks(names_in(rows, "of"))),
         tips=("GPUs", "busbw_GBps", "limited_by"),
     )
     title = f"What a choice of {len(choices[0].devices)} GPUs reaches, predicted"
@@ -394,7 +390,7 @@ def _compared_ratios(found: BenchComparison) -> list[Figure]:
     lines = ratio_lines(found)[:MOST_COMPARED]
     if len(lines) < 2:
         return []
-    ratios = [[ratio.ratio for ratio in line.ratios] for line in lines]
+    of_sizes = [[ratio.ratio for ratio in line.ratios] for line in lines]
     rows: list[Line] = [
         {
             "operation": ", ".join(filter(None, (line.what, line.where))),
@@ -403,14 +399,9 @@ def _compared_ratios(found: BenchComparison) -> list[Figure]:
             "ratio_high": max(own),
             "sizes": len(own),
         }
-        for line, own in zip(lines, ratios, strict=True)
+        for line, own in zip(lines, of_sizes, strict=True)
     ]
-    plot = Plot(
-        x=factors("ratio", "speed of B over that of A", [ratio for own in ratios for ratio in own]),
-        y=Axis("operation", "", "names"),
-        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
-        tips=("operation", "ratio", "ratio_low", "ratio_high", "sizes"),
-    )
+    plot = ratios(rows, "operation", "speed of B over that of A", tips=tuple(rows[0]))
     title = f"Speed of B over that of A: {span([line.mean for line in lines])}, the furthest apart first"
     caption = f"A: {found.a.path}. B: {found.b.path}. Geometric means over sizes; lines: the least and the most."
     return [figure("ratios", title, caption, table_of_records(rows), plot)]
@@ -423,7 +414,8 @@ MOST_COMPARED = 40  # operations of one figure
 
 
 def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: str, caption: str) -> Figure:
-    rates = [float(mark[field] or 0) for mark in marks if mark["size_bytes"] == max(_whole(marks, "size_bytes"))]
+    largest = max(_whole(marks, "size_bytes"))
+    rates = numbers_in((mark for mark in marks if mark["size_bytes"] == largest), field)
     apart = "panel" in marks[0] and max(rates) > MOST_SPREAD * min(rates)
     rate = Axis(field, unit, "log") if field == "time_ms" or apart else Axis(field, unit)
     if apart and field != "time_ms":
@@ -449,7 +441,7 @@ def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str 
 
 def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis, y: Axis) -> Figure:
     """What was measured as dots with quartiles, without a line between them; what is described as a line."""
-    lines, sides = (list(dict.fromkeys(str(mark[column]) for mark in marks)) for column in ("line", "of"))
+    lines, sides = (names_in(marks, column) for column in ("line", "of"))
     measured = any(mark["kind"] == MEASURED for mark in marks)
     described = any(mark["kind"] != MEASURED for mark in marks)
     model, dots = (f"datum.kind {sign} '{MEASURED}'" for sign in ("!=", "=="))
@@ -469,14 +461,13 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
         panel="panel" if "panel" in marks[0] else "",
         columns=3,
     )
-    columns = list(marks[0])
     caption = caption if any(mark["kind"] == "expected" for mark in marks) else caption.removesuffix(_DASHED).rstrip()
     if lines == ["one class"]:
         caption = caption.replace(_BY_CLASS, "Medians over the pairs, which are alike (one class).")
     caption += _BAND * banded
     if measured:
         caption += f" Whiskers: quartiles.{solid_and_hollow_words(sides)}"
-    return figure(name, title, caption, Table(columns, [[mark[column] for column in columns] for mark in marks]), plot)
+    return figure(name, title, caption, table_of_records(marks), plot)
 
 
 # Heat maps of pair copies: a square for each ordered pair, rows send (Li et al. 2019, Fig. 5 to 13).
@@ -501,9 +492,9 @@ def all_alike(cells: Sequence[CopyCell]) -> Iterator[str]:
     for family, own in families(cells).items():
         for quantity, same in _squares(own):
             if _alike(same):
-                column, unit = (3, "us") if quantity == "latency" else (4, "GB/s")
-                values = [float(_square(cell, quantity == "latency")[column] or 0) for cell in same]
-                told = f"{quantity} {span(values)} {unit} at {size_text(same[0].size_bytes)}"
+                latency = quantity == "latency"
+                values = [median(cell.time_s) * 1e6 if latency else _rate(cell) for cell in same]
+                told = f"{quantity} {span(values)} {'us' if latency else 'GB/s'} at {size_text(same[0].size_bytes)}"
                 yield f"{_capital(family.words)}: all pairs are alike, {told}"
 
 
@@ -534,46 +525,51 @@ def _places(cells: Sequence[CopyCell]) -> list[str]:
 
 def _matrix(cells: Sequence[CopyCell], name: str, what: str, origin: str, latency: bool) -> Figure:
     """By class where pairs have some, else from 0: what differs by chance is not stretched over all colours."""
-    columns = ["source", "target", "size_bytes", "time_us", "GBps", "pair_class", "verdict", "label"]
-    rows, size = [_square(cell, latency) for cell in cells], cells[0].size_bytes
+    size, slow = cells[0].size_bytes, max(map(_rate, cells)) < 1  # as in the lab: short figures fit into squares
     quantity, unit, column = ("latency", "us", "time_us") if latency else ("bandwidth", "GB/s", "GBps")
-    if not latency and max(float(row[4] or 0) for row in rows) < 1:  # as in the lab: short figures fit into squares
+    if slow and not latency:
         unit, column = "MB/s", "MBps"
-        columns[4] = column
-        rates = [1e3 * float(row[4] or 0) for row in rows]
-        rows = [[*row[:4], rate, *row[5:-1], f"{rate:.3g}"] for row, rate in zip(rows, rates, strict=True)]
+    rows = [_square(cell, column, "MBps" if column == "MBps" else "GBps") for cell in cells]
     places = _places(cells)
     of_class: dict[str, list[float]] = defaultdict(list)  # the fastest first, so that slow ones have one colour
-    for row in rows:
-        of_class[str(row[5])].append(float(row[4] or 0))
+    for cell in cells:
+        of_class[cell.pair_class or ""].append(_rate(cell))
     classes = sorted(of_class, key=lambda name: -median(of_class[name]))
     by_class = 1 < len(classes) <= len(TINTS) and "" not in classes
-    most = max(float(row[columns.index(column)] or 0) for row in rows)
+    most = max(numbers_in(rows, column))
     # Slow is dark in both: the eye is led to what may be wrong.
     ramp = Ramp(column, "lightorange", unit, (0.0, most), reverse=not latency)
-    words = Mark("words", column="label", look={"color": INK if by_class else ON_RAMPS})
-    plot = Plot(
-        x=Axis("target", "to", "names", order=places),
-        y=Axis("source", "from", "names", order=places),
-        marks=(Mark("squares"), words) if len(places) <= _MOST_LABELLED else (Mark("squares"),),
-        colour=Scale("pair_class", dict(zip(classes, TINTS, strict=False))) if by_class else ramp,
+    plot = squares(
+        Axis("target", "to", "names", order=places),
+        Axis("source", "from", "names", order=places),
+        Scale("pair_class", dict(zip(classes, TINTS, strict=False))) if by_class else ramp,
+        written=len(places) <= _MOST_LABELLED,
         tips=("source", "target", column, "pair_class", "verdict"),
-        chart_only=("label",),
     )
     caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
-    return figure(name, f"{_capital(what)}: {quantity} at {size_text(size)}", caption, Table(columns, rows), plot)
+    return figure(name, f"{_capital(what)}: {quantity} at {size_text(size)}", caption, table_of_records(rows), plot)
 
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _square(cell: CopyCell, latency: bool) -> list[Cell]:
-    time_s = median(cell.time_s)
-    rate = copied_GBps(cell, time_s)
-    label = f"{time_s * 1e6 if latency else rate:.3g}"
-    ends: list[Cell] = [str(cell.source), str(cell.target), cell.size_bytes]
-    return [*ends, time_s * 1e6, rate, cell.pair_class or "", told_verdict(cell), label]
+def _rate(cell: CopyCell) -> float:
+    return copied_GBps(cell, median(cell.time_s))
+
+
+def _square(cell: CopyCell, shown: str, rate: str) -> Record:
+    """A pair; `shown`: the column that is written into its square, `rate`: in GBps or in MBps."""
+    values = {"time_us": median(cell.time_s) * 1e6, rate: _rate(cell) * (1e3 if rate == "MBps" else 1)}
+    return {
+        "source": str(cell.source),
+        "target": str(cell.target),
+        "size_bytes": cell.size_bytes,
+        **values,
+        "pair_class": cell.pair_class or "",
+        "verdict": told_verdict(cell),
+        "label": f"{values[shown]:.3g}",
+    }
 
 
 # The figure of one collective alone: effective bandwidth over size, by system and GPUs.
@@ -583,19 +579,6 @@ def _square(cell: CopyCell, latency: bool) -> list[Cell]:
 ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
 MOST_BY_COLOUR = 4  # systems that colours tell apart in one panel
 _PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
-
-
-_BANDWIDTHS = [
-    "system",
-    "library",
-    "collective",
-    "gpus",
-    "size_bytes",
-    "time_s",
-    "algbw_GBps",
-    "origin",
-    "description",
-]
 
 
 def collective_bandwidth(
@@ -654,7 +637,7 @@ def _bandwidths(
         height=95,
         chart_only=("description",),
     )
-    return figure(name, title, caption, Table(_BANDWIDTHS, rows), plot)
+    return figure(name, title, caption, table_of_records(rows), plot)
 
 
 _BLACK = " Diamonds: measured on what stands for them, hollow for all but the first."
@@ -669,10 +652,19 @@ def measured_dots(systems: Sequence[str]) -> list[Mark]:
     ]
 
 
-def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
+def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> Record:
     gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / 1e9
-    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s"
-    return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
+    return {
+        "system": point.system,
+        "library": library,
+        "collective": point.collective,
+        "gpus": gpus,
+        "size_bytes": point.size_bytes,
+        "time_s": point.time_s,
+        "algbw_GBps": rate,
+        "origin": origin,
+        "description": f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s",
+    }
 
 
 def copies_over_size(
@@ -690,23 +682,17 @@ def copies_over_size(
     rows = [_copy_row(point, "predicted", name) for name, own in lines.items() for point in own]
     rows += [_copy_row(point, "between", name) for name, own in lines.items() for point in _between(own)]
     rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
-    columns = ["system", "pair", "size_bytes", "GBps", "time_ms", "origin", "description"]
     black = _BLACK * any(_pair(point) in pairs for point in measured)
     drawn = [
         ("copies", f"{of}: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
-        (
-            "copy-times",
-            f"{of}: time",
-            Axis("time_ms", "ms", "log"),
-            after.format(9),
-        ),
+        ("copy-times", f"{of}: time", Axis("time_ms", "ms", "log"), after.format(9)),
     ]
     return [
         figure(
             name,
             title,
             f"{_line_ends(lines)} {caption}{black}",
-            Table(columns, rows),
+            table_of_records(rows),
             Plot(
                 x=SIZE,
                 y=y,
@@ -754,10 +740,17 @@ def _pair(point: CopyPoint) -> str:
     return f"{point.system} {'-'.join(str(place) for place in way if place is not None)}"
 
 
-def _copy_row(point: CopyPoint, origin: str, line: str = "") -> list[Cell]:
+def _copy_row(point: CopyPoint, origin: str, line: str = "") -> Record:
     rate, time_ms, name = point.size_bytes / point.time_s / 1e9, point.time_s * 1e3, line or _pair(point)
-    words = f"{name}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_ms:.4g} ms"
-    return [point.system, name, point.size_bytes, rate, time_ms, origin, words]
+    return {
+        "system": point.system,
+        "pair": name,
+        "size_bytes": point.size_bytes,
+        "GBps": rate,
+        "time_ms": time_ms,
+        "origin": origin,
+        "description": f"{name}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_ms:.4g} ms",
+    }
 
 
 MOST_SAID = 8  # lines whose ends a caption says

@@ -248,9 +248,20 @@ def _named_alone(plot: Plot, said: str, table: Table) -> str:
     return "" if known or not name else f" Drawn: {name}."
 
 
-def table_of_records(rows: Sequence[Record]) -> Table:
-    """Rows as they are made for a figure, all with the same columns."""
-    return Table(list(rows[0]), [list(row.values()) for row in rows])
+def names_in(rows: Iterable[Record], column: str) -> list[str]:
+    """The values of a column, each once."""
+    return list(dict.fromkeys(str(row[column]) for row in rows))
+
+
+def numbers_in(rows: Iterable[Record], *columns: str) -> list[float]:
+    """The numbers of some columns, row by row; 0 where one is not known."""
+    return [float(row[column] or 0) for row in rows for column in columns]
+
+
+def looks_there(column: str, looks: Mapping[str, str], rows: Iterable[Record]) -> Scale:
+    """The scale of a column: of all looks, those of the values that are there."""
+    values = {row[column] for row in rows}
+    return Scale(column, {value: look for value, look in looks.items() if value in values})
 
 
 def span(values: Iterable[float]) -> str:
@@ -291,6 +302,23 @@ def solid_and_hollow(column: str, names: Sequence[str], where: str = "", **look:
 def solid_and_hollow_words(names: Sequence[str]) -> str:
     """Which are which, as a sentence that goes on a caption; "" where there are not two."""
     return f" Solid: {names[0]}; hollow: {names[1]}." if len(names) == 2 and all(names) else ""
+
+
+def ratios(rows: Sequence[Record], names: str, title: str, **more: Any) -> Plot:
+    """The column `ratio` around no difference, and what it lies between; a row for each of the names in a column."""
+    return Plot(
+        x=factors("ratio", title, numbers_in(rows, "ratio_low", "ratio_high")),
+        y=Axis(names, "", "names"),
+        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
+        **more,
+    )
+
+
+def squares(x: Axis, y: Axis, colour: Scale | Ramp, written: bool, **more: Any) -> Plot:
+    """A square for each pair of names, with its column `label` in it where that can be read."""
+    ink = ON_RAMPS if isinstance(colour, Ramp) else INK
+    marks = [Mark("squares"), *[Mark("words", column="label", look={"color": ink})] * written]
+    return Plot(x=x, y=y, marks=marks, colour=colour, **{"chart_only": ("label",), **more})
 
 
 MOST_FACTORS = 9  # ticks of an axis of factors
@@ -347,7 +375,7 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     if plot.x.kind == "plane":
         return _plane(plot, table, size)
     records = table.records()
-    names = list(dict.fromkeys(str(record[plot.panel]) for record in records)) if plot.panel else [""]
+    names = names_in(records, plot.panel) if plot.panel else [""]
     room = _label_room(plot, records, size)
     legend_room = 6 * size.text if isinstance(plot.colour, Ramp) else 0
     if plot.beside:
@@ -449,7 +477,7 @@ def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
         return whole
 
     if plot.panel:
-        names = list(dict.fromkeys(str(record[plot.panel]) for record in records))
+        names = names_in(records, plot.panel)
         whole = panel_grid(table, plot.panel, names, columns, panel, size.text, size.width)
     else:
         whole = styled(panel(alt.Chart(alt.NamedData("all"))), {"all": records}, size.text)

@@ -24,17 +24,19 @@ from resnetx.reporting.charts.grammar import (
     Plot,
     Scale,
     dash_looks,
-    factors,
     figure,
+    looks_there,
+    names_in,
+    numbers_in,
+    ratios,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
     system_looks,
-    table_of_records,
 )
 from resnetx.reporting.charts.step_parts import predicted_parts
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
-from resnetx.table import Record
+from resnetx.table import Record, table_of_records
 from resnetx.units import Unit, how_many, si, to_interval, unit_by_library
 
 MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not
@@ -63,11 +65,7 @@ def _marks(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:
     line = {"line": curve.system, "kind": ", ".join(getattr(curve, name) for name in others)}
     if "system" not in lines and others:
         line = {"line": line["kind"], "kind": ""}
-    return [{"panel": _panel(curve), **line, **_figures_of(point)} for point in able]
-
-
-def _panel(curve: PredictedCurve) -> str:
-    return f"{curve.workload}, batch {curve.batch}"
+    return [{"panel": f"{curve.workload}, batch {curve.batch}", **line, **_figures_of(point)} for point in able]
 
 
 def _figures_of(point: PredictedPoint) -> Record:
@@ -93,7 +91,7 @@ def _figures_of(point: PredictedPoint) -> Record:
 
 
 def _speedups(marks: Sequence[Record], unit: Unit) -> Figure:
-    lines, kinds = (list(dict.fromkeys(str(mark[name]) for mark in marks)) for name in ("line", "kind"))
+    lines, kinds = (names_in(marks, column) for column in ("line", "kind"))
     plot = Plot(
         x=Axis("gpus", f"{unit}s", "log2", ticks=sorted({int(str(mark["gpus"])) for mark in marks})),
         y=Axis("speedup", "speed-up", "log2", "si"),
@@ -157,7 +155,7 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
             Mark("spans", column="end_ms"),
             Mark("words", column="label", within="end_ms", look={"color": PAPER}),
         ),
-        colour=Scale("part", {part: BARS[part] for part in BARS if any(row["part"] == part for row in rows)}),
+        colour=looks_there("part", BARS, rows),
         panel="panel",
         chart_only=("panel", "label", "description"),
     )
@@ -195,11 +193,9 @@ def _span(point: PredictedPoint, task: PredictedTask) -> Record:
 def accuracy_figure(accuracy: Accuracy) -> Figure:
     """Predicted over measured time of an iteration, with both intervals; two systems in one panel."""
     rows = [row for point in accuracy.points if (row := _checked(point))]
-    ends = [float(row[f"{of}_ms_{end}"] or 0) for row in rows for of in ("predicted", "measured") for end in _ENDS]
+    ends = numbers_in(rows, *(f"{of}_ms_{end}" for of in ("predicted", "measured") for end in ("low", "high")))
     domain = (min(ends) / 1.15, max(ends) * 1.15)
-    workloads, strategies, systems = (
-        list(dict.fromkeys(str(row[name]) for row in rows)) for name in ("workload", "strategy", "system")
-    )
+    workloads, strategies, systems = (names_in(rows, column) for column in ("workload", "strategy", "system"))
     apart = len(systems) > 2
     plot = Plot(
         x=Axis("measured_ms", "measured, ms", "log", domain=domain),
@@ -217,7 +213,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
         square=True,
         chart_only=("description",),
     )
-    mean = statistics.fmean(abs(float(row["error"] or 0)) for row in rows)
+    mean = statistics.fmean(map(abs, numbers_in(rows, "error")))
     told = solid_and_hollow_words(systems)
     alike = [names[0] for names in (workloads, systems, strategies) if len(names) == 1]
     told += f" In all: {', '.join(alike)}." * bool(alike)
@@ -229,9 +225,6 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
         table_of_records(rows),
         plot,
     )
-
-
-_ENDS = ("low", "high")
 
 
 def _checked(point: CheckedPoint) -> Record | None:
@@ -265,16 +258,16 @@ _STATED = {"hit": ("agrees", "#1f6f8b"), "miss": ("disagrees", "#e4572e"), "open
 
 def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
     """What is predicted over what a paper states, of each statement with a figure that is no input."""
-    ratios = [
+    apart = [
         (claim, claim.ours / claim.stated)
         for claim in claims
         if claim.ours and claim.stated and claim.ours / claim.stated > 0 and claim.outcome in _STATED
     ]
-    count = len(ratios)
-    ratios = sorted(ratios, key=lambda pair: -abs(math.log(pair[1])))[:MOST_STATED]
-    if len(ratios) < 2:
+    count = len(apart)
+    apart = sorted(apart, key=lambda pair: -abs(math.log(pair[1])))[:MOST_STATED]
+    if len(apart) < 2:
         return []
-    named = Counter(claim.says for claim, _ in ratios)
+    named = Counter(claim.says for claim, _ in apart)
     rows: list[Record] = [
         {
             "statement": claim.says,
@@ -289,18 +282,11 @@ def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
             "row": _row_of(claim, named),
             "description": f"{claim.says}: stated {claim.stated:.4g}, predicted {claim.ours:.4g} {claim.unit}".rstrip(),
         }
-        for claim, ratio in ratios
+        for claim, ratio in apart
     ]
     there = {row["outcome"] for row in rows}
-    plot = Plot(
-        x=factors(
-            "ratio", "predicted / stated", [float(row[end] or 0) for row in rows for end in ("ratio_low", "ratio_high")]
-        ),
-        y=Axis("row", "", "names"),
-        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
-        colour=Scale("outcome", {word: colour for word, colour in _STATED.values() if word in there}),
-        chart_only=("row", "description"),
-    )
+    colour = looks_there("outcome", dict(_STATED.values()), rows)
+    plot = ratios(rows, "row", "predicted / stated", colour=colour, chart_only=("row", "description"))
     which = f"the {len(rows)} of {count} figures that are furthest apart" if count > len(rows) else f"{count} figures"
     title = f"What is predicted, over what the paper states: {which}"
     alike = f" All of these: {', '.join(map(str, there))}." * (len(there) == 1)

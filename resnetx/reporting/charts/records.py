@@ -15,17 +15,19 @@ from resnetx.record.topologies import Check, CheckedRun, Steering
 from resnetx.record.traces import Observation, Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
-    ON_RAMPS,
     Axis,
     Mark,
     Plot,
     Ramp,
     Scale,
     figure,
+    looks_there,
+    names_in,
+    numbers_in,
     shape_looks,
     span,
+    squares,
     system_looks,
-    table_of_records,
 )
 from resnetx.reporting.slow_rank import (
     IN_PASSES,
@@ -36,7 +38,7 @@ from resnetx.reporting.slow_rank import (
     slow_alike,
     typical_s,
 )
-from resnetx.table import Cell, Record, Table
+from resnetx.table import Record, table_of_records
 from resnetx.units import si
 
 MOST_LAYERS = 30  # that a figure names; of more, blocks of them
@@ -62,10 +64,10 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
     shown = {block: times for block, times in named.items() if block in longest}
     if rest := [times for block, times in named.items() if block not in longest]:
         shown[f"{len(rest)} others"] = [sum(times[place] for times in rest) for place in (0, 1)]
-    rows: list[list[Cell]] = [
-        [block, len(blocks.get(block, rest)), *cells]
+    rows: list[Record] = [
+        {"layer": block, "layers": len(blocks.get(block, rest)), "pass": name, "ms": time_ms, "place": place}
         for block, times in shown.items()
-        for cells in zip(_PASSES, times, (0, 1), strict=True)
+        for place, (name, time_ms) in enumerate(zip(_PASSES, times, strict=True))
     ]
     largest = longest[0]
     share = sum(named[largest]) / (sum(map(sum, ms.values())) or 1.0)
@@ -84,7 +86,7 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
         f"layers-batch{batch.batch_size}",
         f"{trace.workload}, batch {batch.batch_size}: {share:.0%} of the time of layers is {largest}",
         caption + together,
-        Table(["layer", "layers", "pass", "ms", "place"], rows),
+        table_of_records(rows),
         plot,
     )
 
@@ -134,14 +136,16 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
         ready_s = max(fmean((message.ready_s or start_s)[rank]) for message, start_s, _ in timed)
         lengths_s = [sum(getattr(phases, name)[rank] for name in names) for names in _DOES.values()]
         stretch = ready_s / sum(lengths_s[:-2])  # from all windows to the last, of which the messages are
-        waits_s = max(0.0, max(float(row["end_ms"] or 0) for row in sends) / 1e3 - ready_s)
+        waits_s = max(0.0, max(numbers_in(sends, "end_ms")) / 1e3 - ready_s)
         ends = list(accumulate([*(stretch * length_s for length_s in lengths_s[:-2]), waits_s, lengths_s[-1]]))
         spans = zip(_DOES, [0.0, *ends], ends, strict=False)
         rows += [_during(f"rank {rank} computes", part, part, *both) for part, *both in spans]
         rows += sends
     rows = [row for row in rows if row["end_ms"] != row["start_ms"]]
-    longest_ms = max(float(row["end_ms"] or 0) for row in rows)
-    waits_ms = [_span_ms(row) for row in rows if row["part"] == "waits for messages"]
+    longest_ms = max(numbers_in(rows, "end_ms"))
+    waits_ms = [
+        float(row["end_ms"] or 0) - float(row["start_ms"] or 0) for row in rows if row["part"] == "waits for messages"
+    ]
     plot = Plot(
         x=Axis("start_ms", "ms of one step", domain=(0.0, longest_ms)),
         y=Axis("lane", "", "names"),
@@ -149,9 +153,7 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
             Mark("spans", column="end_ms"),
             Mark("words", "datum.part == 'message'", "what", within="end_ms", look={"color": PAPER}),
         ),
-        colour=Scale(
-            "part", {part: colour for part, colour in _DOING.items() if part in {row["part"] for row in rows}}
-        ),
+        colour=looks_there("part", _DOING, rows),
         chart_only=("description",),
     )
     of_all_ms = 1e3 * max(phases.step_s)
@@ -166,10 +168,6 @@ def message_timeline(words: str, phases: Phases | None, messages: Sequence[Gradi
         table_of_records(rows),
         plot,
     )
-
-
-def _span_ms(row: Record) -> float:
-    return float(row["end_ms"] or 0) - float(row["start_ms"] or 0)
 
 
 def _during(lane: str, part: str, what: str, start_s: float, end_s: float) -> Record:
@@ -294,9 +292,7 @@ def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> li
         x=Axis("start_ms", "ms since all ranks had the gradients of the step before"),
         y=Axis("lane", "", "names", order=[f"rank {observation.rank}" for observation in shown]),
         marks=(Mark("spans", column="end_ms"),),
-        colour=Scale(
-            "part", {part: colour for part, colour in _OF_JOB.items() if part in {row["part"] for row in rows}}
-        ),
+        colour=looks_there("part", _OF_JOB, rows),
         chart_only=("what", "description"),
     )
     said = _who_is_behind(ranks)
@@ -347,35 +343,31 @@ def _doing(observation: Observation, steps: int) -> list[Record]:
 def _arrivals(job: Sequence[Observation], shown: Sequence[Observation], steps: str, said: str) -> Figure:
     """By how much each rank is behind the first one, at each moment at which they are compared."""
     drawn = {observation.rank for observation in shown}
-    rows: list[list[Cell]] = [
-        [
-            f"{arrival.done}, {si(arrival.size_bytes, 'B')}" if arrival.size_bytes else arrival.done,
-            arrival.rank,
-            1e3 * arrival.own_s,
-            1e3 * arrival.behind_s,
-            f"{1e3 * arrival.behind_s:,.1f}",
-        ]
+    rows: list[Record] = [
+        {
+            "done": f"{arrival.done}, {si(arrival.size_bytes, 'B')}" if arrival.size_bytes else arrival.done,
+            "rank": arrival.rank,
+            "own_ms": 1e3 * arrival.own_s,
+            "behind_ms": 1e3 * arrival.behind_s,
+            "label": f"{1e3 * arrival.behind_s:,.1f}",
+        }
         for arrival in arrivals(job)
         if arrival.rank in drawn
     ]
     step_ms = 1e3 * median(median(observation.step_s) for observation in job)
-    most = max(0.05 * step_ms, *(float(row[3] or 0) for row in rows))
-    plot = Plot(
-        x=Axis("rank", "rank", "names", order=sorted(drawn)),
-        y=Axis("done", "", "names", order=list(dict.fromkeys(row[0] for row in rows))),
-        marks=(
-            Mark("squares"),
-            *[Mark("words", column="label", look={"color": ON_RAMPS})] * (len(drawn) <= MOST_LABELLED),
-        ),
-        colour=Ramp("behind_ms", "lightorange", "ms behind", (0.0, most)),
+    most = max(0.05 * step_ms, *numbers_in(rows, "behind_ms"))
+    plot = squares(
+        Axis("rank", "rank", "names", order=sorted(drawn)),
+        Axis("done", "", "names", order=names_in(rows, "done")),
+        Ramp("behind_ms", "lightorange", "ms behind", (0.0, most)),
+        written=len(drawn) <= MOST_LABELLED,
         tips=("rank", "done", "own_ms", "behind_ms"),
-        chart_only=("label",),
     )
     return figure(
         "job-arrivals",
         f"When each rank is through each part of a step: {said}",
         f"ms behind the first rank, by the time that a rank itself has taken since the step began. {steps}.",
-        Table(["done", "rank", "own_ms", "behind_ms", "label"], rows),
+        table_of_records(rows),
         plot,
     )
 
@@ -399,26 +391,27 @@ def check_figures(check: Check) -> Iterator[Figure]:
 
 
 def _nodes(measure: str, runs: Sequence[CheckedRun], slow: set[tuple[str, tuple[str, ...]]]) -> Figure:
-    rows: list[list[Cell]] = []
-    for run in sorted(runs, key=lambda run: -(run.time_s or 0)):
-        state = _SLOW if (measure, tuple(run.nodes)) in slow else _GOOD
-        limit = None if run.limit_s is None else 1e3 * run.limit_s
-        rows.append([run.nodes[0], 1e3 * (run.time_s or 0), limit, state])
-    states = {
-        name: colour for name, colour in {_GOOD: SYSTEMS[0], _SLOW: SYSTEMS[1]}.items() if name in _column(rows, 3)
-    }
+    rows: list[Record] = [
+        {
+            "node": run.nodes[0],
+            "ms": 1e3 * (run.time_s or 0),
+            "limit_ms": None if run.limit_s is None else 1e3 * run.limit_s,
+            "state": _SLOW if (measure, tuple(run.nodes)) in slow else _GOOD,
+        }
+        for run in sorted(runs, key=lambda run: -(run.time_s or 0))
+    ]
     plot = Plot(
         x=Axis("ms", "ms", labels="si"),
         y=Axis("node", "", "names"),
         marks=(Mark("bars"), Mark("limits", "isValid(datum.limit_ms)", "limit_ms", colour=INK)),
-        colour=Scale("state", states),
+        colour=looks_there("state", {_GOOD: SYSTEMS[0], _SLOW: SYSTEMS[1]}, rows),
         tips=("node", "ms", "limit_ms"),
     )
     return figure(
         f"nodes-{measure}",
         f"Each node: {measure}",
         "One run of each, the slowest first; a line: the most that the fleet's median allows, where it is known.",
-        Table(["node", "ms", "limit_ms", "state"], rows),
+        table_of_records(rows),
         plot,
     )
 
@@ -428,29 +421,23 @@ _GOOD, _SLOW = "as the others", "stands out"
 
 def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Figure:
     """From 0, so that noise among pairs that are alike stays pale."""
-    rows: list[list[Cell]] = [
-        [a, b, 1e3 * (run.time_s or 0), f"{1e3 * (run.time_s or 0):.3g}"]
+    rows: list[Record] = [
+        {"a": a, "b": b, "ms": 1e3 * (run.time_s or 0), "label": f"{1e3 * (run.time_s or 0):.3g}"}
         for run in runs
         for a, b in (run.nodes, run.nodes[::-1])
     ]
-    most = max(float(time_ms or 0) for time_ms in _column(rows, 2))
-    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(nodes) <= MOST_LABELLED else []
-    plot = Plot(
-        x=Axis("a", "", "names", order=nodes),
-        y=Axis("b", "", "names", order=nodes),
-        marks=(Mark("squares"), *words),
-        colour=Ramp("ms", "lightorange", "ms", (0.0, most)),
+    most = max(1e3 * (run.time_s or 0) for run in runs)
+    plot = squares(
+        Axis("a", "", "names", order=nodes),
+        Axis("b", "", "names", order=nodes),
+        Ramp("ms", "lightorange", "ms", (0.0, most)),
+        written=len(nodes) <= MOST_LABELLED,
         tips=("a", "b", "ms"),
-        chart_only=("label",),
     )
     return figure(
         f"pairs-{measure}", "Each pair of nodes: all-reduce", "Milliseconds of one run, from 0; darker is slower.",
-        Table(["a", "b", "ms", "label"], rows), plot,
+        table_of_records(rows), plot,
     )  # fmt: skip
-
-
-def _column(rows: Sequence[Sequence[Cell]], index: int) -> list[Cell]:
-    return [row[index] for row in rows]
 
 
 # ---- scores ---------------------------------------------------------------------------------------------------------
@@ -458,31 +445,28 @@ def _column(rows: Sequence[Sequence[Cell]], index: int) -> list[Cell]:
 
 def score_figures(score: Score) -> list[Figure]:
     """The mean error of each predictor by kind of published figure."""
-    rows: list[list[Cell]] = [
-        [
-            f"{each.kind.removeprefix('training, ')} ({each.figures})",
-            each.predictor,
-            each.mean_error,
-            each.predicted,
-            each.worst_error,
-        ]
+    rows: list[Record] = [
+        {
+            "kind": f"{each.kind.removeprefix('training, ')} ({each.figures})",
+            "predictor": each.predictor,
+            "mean_error": each.mean_error,
+            "predicted": each.predicted,
+            "worst_error": each.worst_error,
+        }
         for each in score.scores
         if each.predicted
     ]
     if not rows:
         return []
-    predictors = list(dict.fromkeys(str(row[1]) for row in rows))
-    looks = {name: SYSTEMS[index % len(SYSTEMS)] for index, name in enumerate(predictors)}
     plot = Plot(
         x=Axis("mean_error", "mean error", labels="percent"),
         y=Axis("kind", "", "names"),
         marks=(Mark("dots", look={"size": 40}),),
-        colour=Scale("predictor", looks),
-        tips=("kind", "predictor", "mean_error", "predicted", "worst_error"),
+        colour=Scale("predictor", system_looks(names_in(rows, "predictor"))),
+        tips=tuple(rows[0]),
     )
     caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
-    columns = ["kind", "predictor", "mean_error", "predicted", "worst_error"]
-    return [figure("scores", "How far off each predictor is", caption, Table(columns, rows), plot)]
+    return [figure("scores", "How far off each predictor is", caption, table_of_records(rows), plot)]
 
 
 # ---- steerings: the traffic, and the units before and after, as in Anderson et al. 2018, Fig. 2 ---------------------
@@ -502,19 +486,25 @@ def matrices(made: Steering) -> Figure:
         "units steered": made.connectivity_after,
     }
     most = max(value for name, matrix in panels.items() if name != "traffic" for row in matrix for value in row)
-    rows: list[list[Cell]] = [
-        [name, f"{target}", f"{source}", value, value / (1 if name == "traffic" else most or 1), _written(value)]
+    rows: list[Record] = [
+        {
+            "panel": name,
+            "target": f"{target}",
+            "source": f"{source}",
+            "value": value,
+            "share": value / (1 if name == "traffic" else most or 1),
+            "label": f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else "",
+        }
         for name, matrix in panels.items()
         for target, row in enumerate(matrix)
         for source, value in enumerate(row)
     ]
     gpus = [f"{gpu}" for gpu in range(len(made.traffic))]
-    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(gpus) <= _MOST_STEERED else []
-    plot = Plot(
-        x=Axis("source", "from", "names", order=gpus),
-        y=Axis("target", "to", "names", order=gpus),
-        marks=(Mark("squares"), *words),
-        colour=Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+    plot = squares(
+        Axis("source", "from", "names", order=gpus),
+        Axis("target", "to", "names", order=gpus),
+        Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+        written=len(gpus) <= _MOST_STEERED,
         tips=("panel", "target", "source", "value"),
         panel="panel",
         columns=3,
@@ -524,13 +514,9 @@ def matrices(made: Steering) -> Figure:
         "steering",
         f"{made.system}{saved}",
         "Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
-        Table(["panel", "target", "source", "value", "share", "label"], rows),
+        table_of_records(rows),
         plot,
     )
-
-
-def _written(value: float) -> str:
-    return f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else ""
 
 
 # ---- workloads that are counted, not run: after Tallent et al. 2017, Fig. 4 to 7 ------------------------------------
@@ -605,8 +591,8 @@ def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[
     across = Axis("batch_category", "batch category", "steps", order=categories)
     intensity = plot(across, "activations_per_batch", "activations_per_parameter", marks=[dots])
     located = plot(Axis("gpus", "GPUs", "log2", ticks=sorted(set(gpus))), _ON_EACH, height=170)
-    of_batches = span(float(row["activations_per_parameter"] or 0) for row in by_batch)
-    of_points = span(float(row[_ON_EACH] or 0) for row in rows)
+    of_batches = span(numbers_in(by_batch, "activations_per_parameter"))
+    of_points = span(numbers_in(rows, _ON_EACH))
     figures = [
         ("counts", "The workloads: what an image takes, and what is exchanged", _AFTER.format("4", convention), first,
          counts),

@@ -10,13 +10,13 @@ from itertools import accumulate, chain
 
 from resnetx.record.prediction import PredictedPoint
 from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, SYSTEMS, Figure
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, table_of_records
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, looks_there
 from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup
 from resnetx.reporting.explain import Explained
 from resnetx.reporting.explain_benches import ExplainedFigure
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, unit_of_point
 from resnetx.reporting.study_points import WORDS, StudyPoint, unit_of_points
-from resnetx.table import Record, Table
+from resnetx.table import Record, Table, table_of_records
 from resnetx.units import how_many, percents, size_text, to_interval
 
 COLOURS = {
@@ -55,10 +55,10 @@ class StepBar:
 def step_bars(name: str, title: str, caption: str, bars: Sequence[StepBar], table: Table | None = None) -> Figure:
     """A figure of such bars. `table`: its data, where not all bars are drawn."""
     rows = [row for bar in bars for row in _rows(bar)]
-    there = {row["part"] for row in rows}
+    by_count = sorted(bars, key=lambda bar: int(str(bar.cells["gpus"])))
     plot = Plot(
         x=Axis("start", "", domain=(0, _ROOM)),
-        y=Axis("ranks", "", "names", order=list(dict.fromkeys(bar.ranks for bar in _by_count(bars)))),
+        y=Axis("ranks", "", "names", order=list(dict.fromkeys(bar.ranks for bar in by_count))),
         marks=(
             Mark("spans", "isValid(datum.end)", "end"),
             Mark("words", "isValid(datum.label)", "label", within="end", scale=Scale("ink", {})),
@@ -66,7 +66,7 @@ def step_bars(name: str, title: str, caption: str, bars: Sequence[StepBar], tabl
             *[Mark("words", "isValid(datum.why)", "why", look={"align": "left"}, along="zero")]
             * any(row["why"] for row in rows),
         ),
-        colour=Scale("part", {part: colour for part, colour in COLOURS.items() if part in there}),
+        colour=looks_there("part", COLOURS, rows),
         panel="panel",
         columns=2,
         characters=_CHARACTERS,
@@ -77,10 +77,6 @@ def step_bars(name: str, title: str, caption: str, bars: Sequence[StepBar], tabl
 
 
 _DRAWN = ("panel", "ranks", "start", "end", "label", "ink", "zero", "beside", "speedup", "why", "description")
-
-
-def _by_count(bars: Sequence[StepBar]) -> list[StepBar]:
-    return sorted(bars, key=lambda bar: int(str(bar.cells["gpus"])))
 
 
 def _rows(bar: StepBar) -> Iterator[Record]:
@@ -285,14 +281,11 @@ def compared_times(found: Sequence[Explained] | Sequence[ExplainedFigure]) -> li
     if not rows:
         return []
     rows = [{"place": place, **row} for place, row in enumerate(rows, 1)]
-    looks = {
-        name: colour for name, colour in zip(_STATES, SYSTEMS, strict=False) if name in {row["state"] for row in rows}
-    }
     plot = Plot(
         x=Axis("place", "those that take longer in B first"),
         y=Axis("b_over_a", "time in B over time in A", "log", "times"),
         marks=(Mark("rule", column="1"), Mark("whiskers"), Mark("dots", look={"size": 16})),
-        colour=Scale("state", looks),
+        colour=looks_there("state", dict(zip(_STATES, SYSTEMS, strict=False)), rows),
         tips=("what", "b_over_a", "b_over_a_low", "b_over_a_high"),
     )
     return [

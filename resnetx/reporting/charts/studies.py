@@ -18,13 +18,13 @@ from resnetx.reporting.charts.grammar import (
     Mark,
     Plot,
     Scale,
-    factors,
     figure,
+    looks_there,
+    ratios,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
     span,
-    table_of_records,
 )
 from resnetx.reporting.charts.records import message_timeline
 from resnetx.reporting.charts.step_parts import measured_parts
@@ -42,7 +42,7 @@ from resnetx.reporting.charts.study_styles import (
 from resnetx.reporting.study_points import StudyPoint, samples_of, unit_of_points
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
-from resnetx.table import Record
+from resnetx.table import Record, table_of_records
 from resnetx.units import how_many, number, si
 
 HEIGHT = 105
@@ -413,9 +413,7 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | 
         x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
         y=Axis("share", "share of\nthe step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
         marks=(Mark("bars", "isValid(datum.share)"), *[words] * any(row["word"] for row in rows)),
-        colour=Scale(
-            "part", {name: of for name, of in PART_COLOURS.items() if any(row["part"] == name for row in rows)}
-        ),
+        colour=looks_there("part", PART_COLOURS, rows),
         stacked="place",
         panel="panel",
         columns=4,
@@ -500,18 +498,9 @@ def compared_rates(comparison: Comparison) -> list[Figure]:
         }
         for name, (point, ratio) in list(zip(names, able, strict=True))[:MOST_NAMED]
     ]
-    there = {str(row["verdict"]) for row in rows}
-    plot = Plot(
-        x=factors("ratio", "rate of B over that of A", [float(row[end] or 0) for row in rows for end in _OF_RATIO]),
-        y=Axis("case", "", "names"),
-        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
-        colour=Scale("verdict", {verdict: colour for verdict, colour in _VERDICTS.items() if verdict in there}),
-        chart_only=("description",),
-    )
+    colour = looks_there("verdict", _VERDICTS, rows)
+    plot = ratios(rows, "case", "rate of B over that of A", colour=colour, chart_only=("description",))
     title = f"Rate of B over that of A: {span([ratio.median for _, ratio in able])}, the furthest apart first"
     caption = "Lines: the interval, or the range of fewer than six runs."
     caption += f" In all: {', '.join(word for word in names[0].split(', ') if word in shared)}." * bool(shared)
     return [figure("compared", title, caption, table_of_records(rows), plot)]
-
-
-_OF_RATIO = ("ratio_low", "ratio_high")

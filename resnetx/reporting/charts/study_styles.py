@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from resnetx.record import Workload
 from resnetx.reporting.charts.figure import SYSTEMS, Figure, family_colours, workload_colours
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span, table_of_records
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, names_in, numbers_in, shape_looks, span
 from resnetx.reporting.study_points import (
     StudyPoint,
     batch_categories,
@@ -14,7 +14,7 @@ from resnetx.reporting.study_points import (
     unit_of_points,
     workloads_in_order,
 )
-from resnetx.table import Record
+from resnetx.table import Record, table_of_records
 from resnetx.units import si
 
 MOST_SIDES = 4  # variants or systems beside each other in one panel
@@ -126,8 +126,8 @@ Counted = Sequence[tuple[StudyPoint, Workload]]  # points with their counts, by 
 def batch_intensities(counted: Counted, convention: str, suffix: str) -> Figure | str:
     """Work, and work over communication, by batch category."""
     rows = list(_batches(counted))
-    work, intensity = ([float(row[column] or 0) for row in rows] for column in (_WORK, _INTENSITY))
-    names = list(dict.fromkeys(str(row["workload"]) for row in rows))
+    work, intensity = (numbers_in(rows, column) for column in (_WORK, _INTENSITY))
+    names = names_in(rows, "workload")
     if len(rows) == len(names) <= MOST_SAID:
         each = ", ".join(f"{name} {si(value)}" for name, value in zip(names, intensity, strict=True))
         return f"Activations per parameter of a batch (by the {convention} convention): {each}."
@@ -179,7 +179,7 @@ def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
     rows = [_located_row(point, counts) for point, counts in counted]
     unit = unit_of_points(point for point, _ in counted)
     each = f"activations per parameter on each {unit}"
-    intensities = span(float(row[_ON_EACH] or 0) for row in rows)
+    intensities = span(numbers_in(rows, _ON_EACH))
     drawn = [row for row in rows if row["shown_as"] in ("interval", "no interval")]
     if len(drawn) < 2:
         return f"The cases: {intensities} {each} (by the {convention} convention)."
@@ -188,7 +188,7 @@ def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
     shaped, shapes = ("system", systems) if len(systems) > 1 else ("workload", workloads)
     sizes = {count: 14 + 12 * place for place, count in enumerate(sorted({point.gpus for point in points}))}
     missing = sum(row["shown_as"] == "not measured" for row in rows)
-    largest = max(float(row["efficiency"] or 0) for row in drawn)
+    largest = max(numbers_in(drawn, "efficiency"))
     shown = {
         "interval": [
             Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-import msgspec
-
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
 from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size, measured_dots, small_collectives
 from resnetx.reporting.charts.figure import FAMILIES, INK, PAPER, Figure, domain_with_foot
@@ -24,14 +22,16 @@ from resnetx.reporting.charts.grammar import (
     factors,
     figure,
     line_looks,
+    names_in,
+    numbers_in,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
     system_looks,
 )
 from resnetx.reporting.compared_systems import lead, over
-from resnetx.reporting.csv_tables import table_of
-from resnetx.table import Record, Table
+from resnetx.reporting.csv_tables import estimate_cells
+from resnetx.table import Cell, Record, table_of_records
 from resnetx.units import how_many, to_interval
 
 
@@ -59,7 +59,7 @@ def system_figures(
     figures += copies_over_size(comparison.copies, messages[1])
     figures += _rates(comparison, rates)
     points = [*comparison.points, *comparison.job]
-    if sum(_mark(point, *comparison.systems[:2]) is not None for point in points) > 1:  # one is a sentence
+    if sum(_margin_row(point, *comparison.systems[:2]) is not None for point in points) > 1:  # one is a sentence
         figures.append(margins_over_intensity(points, *comparison.systems[:2]))
     return figures
 
@@ -76,7 +76,8 @@ def _rates(comparison: SystemComparison, measured: Sequence[MeasuredRate]) -> It
     for grid in grids:
         points = [point for point in comparison.points if (point.library, point.variant) == grid]
         label = ", ".join(filter(None, grid))
-        suffix = f"-{_file_word(label)}" if len(grids) > 1 else ""
+        word = re.sub(r"[^\w.]+", "-", label).strip("-")  # as files are called
+        suffix = f"-{word}" if len(grids) > 1 else ""
         with_label = f" with {label}" if label else ""
         family = [point for point in points if point.workload.startswith("ResNet/")]
         single = [point for point in points if not point.workload.startswith("ResNet/")]
@@ -93,49 +94,27 @@ def _any_rate(points: Sequence[SystemPoint]) -> bool:
     return len(points) > 1 and any(side.iterations_per_s for point in points for side in point.sides)
 
 
-def _file_word(label: str) -> str:
-    return re.sub(r"[^\w.]+", "-", label).strip("-")
-
-
 # The figure of who leads: the margin of one system over another at each point, over intensity.
 
 INTENSITY = "activations_per_parameter_per_gpu"
 
 
-class _MarginRow(msgspec.Struct, frozen=True, kw_only=True):
-    workload: str
-    batch_size: int
-    gpus: int
-    variant: str
-    library: str
-    activations_per_parameter_per_gpu: float
-    margin: Estimate
-    lead: str
-
-
-class _MarginMark(_MarginRow, frozen=True, kw_only=True):
-    panel: str
-    family: str
-    description: str
-
-
 def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
     """The margin of system `a` over system `b`; points on one GPU send nothing and are left out."""
-    marks = [mark for point in points if (mark := _mark(point, a, b))]
-    families = list(dict.fromkeys(mark.family for mark in marks))
-    panels = list(dict.fromkeys(mark.panel for mark in marks))
-    gpus = sorted({mark.gpus for mark in marks})
-    ends = [end for mark in marks for end in (mark.margin.low, mark.margin.high)]
-    intensities = [mark.activations_per_parameter_per_gpu for mark in marks]
-    labels = {id(mark): words for panel in panels for mark, words in _labels(marks, panel)}
+    rows = [row for point in points if (row := _margin_row(point, a, b))]
+    gpus = sorted({int(str(row["gpus"])) for row in rows})
+    ends, intensities = numbers_in(rows, "margin_low", "margin_high"), numbers_in(rows, INTENSITY)
     middle = math.sqrt(min(intensities) * max(intensities))
-    colours = dict(zip(families, cycle(FAMILIES), strict=False))
-    drawn = [
-        [labels.get(id(mark)), "left" if mark.activations_per_parameter_per_gpu < middle else "right",
-         PAPER if mark.lead in ("open", "level") else colours[mark.family]]
-        for mark in marks
-    ]  # fmt: skip
-    table = table_of(marks)
+    colours = dict(zip(names_in(rows, "family"), cycle(FAMILIES), strict=False))
+    labels = {
+        id(row): words for panel in dict.fromkeys(row["panel"] for row in rows) for row, words in _labels(rows, panel)
+    }
+    for row, intensity in zip(rows, intensities, strict=True):
+        row |= {
+            "label": labels.get(id(row)),
+            "side": "left" if intensity < middle else "right",
+            "fill": PAPER if row["lead"] in ("open", "level") else colours[str(row["family"])],
+        }
     bold = {"fontWeight": "bold", "dy": -10}
     plot = Plot(
         x=Axis(
@@ -167,42 +146,41 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
         "How many times as fast, over intensity; whiskers: the interval. Hollow: it holds no difference, or there is "
         f"less than half a percent. Largest of each family: {largest or 'no difference is shown'}. Points on one GPU "
         "send nothing and are left out.",
-        Table(
-            [*table.columns, "label", "side", "fill"],
-            [[*row, *cells] for row, cells in zip(table.rows, drawn, strict=True)],
-        ),
+        table_of_records(rows),
         plot,
-    )  # fmt: skip
+    )
 
 
-def _mark(point: SystemPoint, a: str, b: str) -> _MarginMark | None:
+def _margin_row(point: SystemPoint, a: str, b: str) -> Record | None:
     margin = over(point, a, b)
     if margin is None or not point.intensity_per_gpu or point.gpus == 1:
         return None
     kind = lead(margin) if lead(margin) != "ahead" else f"{a if margin.value > 1 else b} ahead"
     said = kind if kind.endswith("ahead") else "no difference shown"
-    return _MarginMark(
-        workload=point.workload,
-        batch_size=point.batch_size,
-        gpus=point.gpus,
-        variant=point.variant,
-        library=point.library,
-        activations_per_parameter_per_gpu=point.intensity_per_gpu,
-        margin=margin,
-        lead=kind,
-        panel=", ".join(filter(None, [point.library, point.variant])),
-        family=f"{point.workload.partition('/')[0]}/x" if "/" in point.workload else point.workload,
-        description=f"{point_words(point)}: \u00d7{margin.value:.4g} ({margin.low:.4g} to {margin.high:.4g}), {said}",
-    )
+    return {
+        "workload": point.workload,
+        "batch_size": point.batch_size,
+        "gpus": point.gpus,
+        "variant": point.variant,
+        "library": point.library,
+        INTENSITY: point.intensity_per_gpu,
+        **estimate_cells("margin", margin),
+        "lead": kind,
+        "panel": ", ".join(filter(None, [point.library, point.variant])),
+        "family": f"{point.workload.partition('/')[0]}/x" if "/" in point.workload else point.workload,
+        "description": f"{point_words(point)}: \u00d7{margin.value:.4g} ({margin.low:.4g} to {margin.high:.4g}), "
+        f"{said}",
+    }
 
 
-def _labels(marks: Sequence[_MarginMark], panel: str) -> Iterator[tuple[_MarginMark, str]]:
+def _labels(rows: Sequence[Record], panel: Cell) -> Iterator[tuple[Record, str]]:
     """Of each family in a panel its largest difference that is shown."""
-    shown = [mark for mark in marks if mark.panel == panel and mark.lead not in ("open", "level")]
-    for family in dict.fromkeys(mark.family for mark in shown):
-        most = max((mark for mark in shown if mark.family == family), key=lambda mark: abs(math.log(mark.margin.value)))
-        value, low, high = to_interval(most.margin.value, most.margin.low, most.margin.high)
-        batch = f"{most.workload}, batch {most.batch_size}, {how_many(most.gpus, 'GPU')}"
+    shown = [row for row in rows if row["panel"] == panel and row["lead"] not in ("open", "level")]
+    for family in dict.fromkeys(row["family"] for row in shown):
+        own = [row for row in shown if row["family"] == family]
+        most = max(own, key=lambda row: abs(math.log(float(row["margin"] or 1))))
+        value, low, high = to_interval(*numbers_in([most], "margin", "margin_low", "margin_high"))
+        batch = f"{most['workload']}, batch {most['batch_size']}, {how_many(int(str(most['gpus'])), 'GPU')}"
         yield most, f"{batch}: \u00d7{value} ({low} to {high})"
 
 
@@ -232,10 +210,6 @@ class Curves:
         return batch_words(point) if self.by_workload else point.workload
 
 
-_RATE_COLUMNS = [
-    "workload", "batch_size", "gpus", "variant", "library", "system", "origin", "iterations_per_s",
-    "iterations_per_s_low", "iterations_per_s_high", "outcome", "panel", "line", "word", "foot", "description",
-]  # fmt: skip
 _OF_CHART = ("panel", "line", "word", "foot", "description")
 
 
@@ -246,13 +220,13 @@ def rates_against_gpus(
     points = sorted(points, key=lambda point: point.batch_size)
     rows = [row for point in points for row in _rows(point, points, curves, measured)]
     known = [row for row in rows if row["iterations_per_s"] is not None]
-    ends = [float(row[end] or 0) for row in known for end in ("iterations_per_s_low", "iterations_per_s_high")]
+    ends = numbers_in(known, "iterations_per_s_low", "iterations_per_s_high")
     missing = [row for row in rows if row["word"]]
     depth = max((int(row["foot"] or 0) + 1 for row in missing), default=0)
     domain, step = domain_with_foot(ends, depth, HEIGHT)
     for row in missing:
         row["foot"] = domain[0] * step ** (float(row["foot"] or 0) + 0.15)
-    lines = list(dict.fromkeys(str(row["line"]) for row in rows))
+    lines = names_in(rows, "line")
     by_system, by_line = Scale("system", system_looks(systems)), Scale("line", line_looks(lines))
     beside = any(row["origin"] == "measured" for row in rows)
     plot = Plot(
@@ -284,8 +258,7 @@ def rates_against_gpus(
     )
     caption = f"Whiskers: prediction interval. Form: Tallent et al. 2017, Fig. {curves.papers_figure}.{_meanings(rows)}"
     caption += solid_and_hollow_words(systems) + f" {_held(rows)}" * beside
-    table = Table(_RATE_COLUMNS, [[row[column] for column in _RATE_COLUMNS] for row in rows])
-    return figure(curves.name, curves.title, caption, table, plot)
+    return figure(curves.name, curves.title, caption, table_of_records(rows), plot)
 
 
 _PREDICTED = "datum.origin == 'predicted'"
@@ -305,34 +278,28 @@ def _rows(
     word = _missing_word(point, curves)
     panel = curves.panel(point)
     missing = [other for other in points if (curves.panel(other), other.gpus) == (panel, point.gpus) and _unable(other)]
-    case: Record = {
-        "workload": point.workload, "batch_size": point.batch_size, "gpus": point.gpus, "variant": point.variant,
-        "panel": panel, "line": curves.line(point), "word": None, "foot": None,
-    }  # fmt: skip
     for index, side in enumerate(point.sides):
-        rate = side.iterations_per_s
-        of_system = {**case, "library": side.library, "system": side.system}
-        words = f"{point_words(point)}, {side.system}, predicted: {_in_words(rate)}" if rate else None
-        own: Record = {"word": word, "foot": missing.index(point)} if word and index == 0 else {}
-        yield {**of_system, "origin": "predicted", **_ends(rate), "outcome": side.outcome, "description": words, **own}
-        for each in measured:
-            if (each.system, each.workload, each.batch_size, each.gpus) == (
-                side.system, point.workload, point.batch_size, point.gpus
-            ):  # fmt: skip
-                runs = f"{each.runs} run{'s' * (each.runs != 1)}"
-                words = f"{point_words(point)}, {side.system}, measured in {runs}: {_in_words(each.iterations_per_s)}"
-                yield {
-                    **of_system,
-                    "origin": "measured",
-                    **_ends(each.iterations_per_s),
-                    "outcome": "ok",
-                    "description": words,
-                }
-
-
-def _ends(rate: Estimate | None) -> Record:
-    low, value, high = (rate.low, rate.value, rate.high) if rate else (None, None, None)
-    return {"iterations_per_s": value, "iterations_per_s_low": low, "iterations_per_s_high": high}
+        case = (side.system, point.workload, point.batch_size, point.gpus)
+        of_case = [each for each in measured if (each.system, each.workload, each.batch_size, each.gpus) == case]
+        beside = [(each.iterations_per_s, f"measured in {each.runs} run{'s' * (each.runs != 1)}") for each in of_case]
+        for rate, how in [(side.iterations_per_s, "predicted"), *beside]:
+            told = word if index == 0 and how == "predicted" else None
+            yield {
+                "workload": point.workload,
+                "batch_size": point.batch_size,
+                "gpus": point.gpus,
+                "variant": point.variant,
+                "library": side.library,
+                "system": side.system,
+                "origin": how.partition(" ")[0],
+                **estimate_cells("iterations_per_s", rate),
+                "outcome": side.outcome if how == "predicted" else "ok",
+                "panel": panel,
+                "line": curves.line(point),
+                "word": told,
+                "foot": missing.index(point) if told else None,
+                "description": f"{point_words(point)}, {side.system}, {how}: {_in_words(rate)}" if rate else None,
+            }
 
 
 def _in_words(rate: Estimate) -> str:

@@ -82,7 +82,7 @@ class DrawnLink:
 def boxes(system: System) -> dict[str, Box]:
     """The box of every component, by its name."""
     at = _places(system)
-    return {component.name: _box(component, system, at) for component in system.components}
+    return {component.name: _box(component, system, at) for component in system.all_components}
 
 
 def route(link: Link, among: Mapping[str, Box]) -> DrawnLink:
@@ -96,10 +96,11 @@ def route(link: Link, among: Mapping[str, Box]) -> DrawnLink:
 
 def _places(system: System) -> dict[str, Position]:
     """The file's places; if it puts two components at one, rows by kind as wide as the row of GPUs."""
-    if len({(component.x, component.y) for component in system.components}) == len(system.components):
-        return {component.name: (component.x, component.y) for component in system.components}
+    components = system.all_components
+    if len({(component.x, component.y) for component in components}) == len(components):
+        return {component.name: (component.x, component.y) for component in components}
     rows: dict[float, list[str]] = defaultdict(list)
-    for component in system.components:
+    for component in components:
         below = component.kind == "switch" and _nvlink_neighbours(component, system)
         rows[-1.2 if below else ROWS[component.kind]].append(component.name)
     width = max(map(len, rows.values()))
@@ -192,7 +193,8 @@ class Walk:
 def graph(system: System, rings: Sequence[Walk] = (), told: str = "", name: str = "") -> Figure:
     """A system, and rings over it if there are any; its table has every link. `told`: what its caption says of them."""
     drawn = boxes(system)
-    routes = {link: route(link, drawn) for link in system.links}
+    links = system.all_links
+    routes = {link: route(link, drawn) for link in links}
     legends = _legends(list(routes))
     faint = {"opacity": 0.4 if rings else 1.0}
     marks = [
@@ -219,7 +221,7 @@ def graph(system: System, rings: Sequence[Walk] = (), told: str = "", name: str 
         told or "A line for each link, two for two NVLinks; thick: more.",
         _table(rows),
         _plane(drawn.values(), [*marks, *BOXES], subtitle=told),
-        _links(system.links),
+        _links(links),
     )
 
 
@@ -264,10 +266,10 @@ def _links(links: Sequence[Link]) -> Table:
 
 def first_node(system: System) -> System:
     """The first of several nodes, without what joins them: enough to draw of many alike."""
-    if system.equal is None:
+    if system.port is None:
         return system
-    components, links = tuple(system.equal.in_node(0)), tuple(system.equal.links_in(0))
-    return msgspec.structs.replace(system, components=components, links=links, equal=None)
+    components, links = tuple(system.in_node(0)), tuple(system.links_in(0))
+    return msgspec.structs.replace(system, components=components, links=links, port=None)
 
 
 def _rows_of(points: Sequence[Position], **cells: Cell) -> list[Record]:
@@ -404,7 +406,10 @@ def side_by_side(before: System, after: System) -> Figure:
     """Both systems, of GPUs and their direct links alone, at the same places; on a phone below each other."""
     units = _units(before), _units(after)
     ways = list(units[0] | units[1])
-    colours = {way: _colour(units[0].get(way, 0), units[1].get(way, 0)) for way in ways}
+    colours = {}
+    for way in ways:
+        built, steered = (of.get(way, 0) for of in units)
+        colours[way] = STAYS if built == steered else GAINS if steered > built else LOSES
     rows: list[Record] = []
     for panel, system in ((f"before: {before.name}", before), (f"after: {after.name}", after)):
         alone = msgspec.structs.replace(system, components=tuple(system.gpus), links=tuple(direct_links(system)))
@@ -426,7 +431,3 @@ def _units(system: System) -> dict[str, int]:
     """Units by direction: "gpu0 to gpu3" -> 2."""
     ends = [(link, way) for link in direct_links(system) for way in ((link.a, link.b), (link.b, link.a))]
     return {f"{first} to {second}": lanes for link, (first, second) in ends if (lanes := link.lanes_from(first))}
-
-
-def _colour(before: int, after: int) -> str:
-    return STAYS if before == after else GAINS if after > before else LOSES

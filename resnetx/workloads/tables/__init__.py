@@ -121,8 +121,7 @@ def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
         return family(model, image_size)
     for name, choice in KEPT.items():
         if choice == (model, image_size):
-            layers: list[Layer] = read_json(File(file(name), "a table of layers", 2**20), list[Layer])
-            return layers
+            return read_json(File(file(name), "a table of layers", 2**20), list[Layer])
     return None
 
 
