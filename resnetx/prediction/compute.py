@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from resnetx.choices import Folders, Lab, TorchvisionInput
+from resnetx.choices import Folders, Lab, Server, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.internode import Supply
 from resnetx.interconnect.systems.graph import GpuSpec, Provenance
@@ -396,8 +396,20 @@ def fed(computed: Compute, point: Point, images: int) -> Compute:
     """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
 
     Decoding takes what a trace of the same host says, else what is known of its loader (`decoding`); reading goes on
-    beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing.
+    beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing. A stated rate has in it what
+    its GPU, alone, waits for.
     """
+    every, rates, overlap = _fed(computed, point, images), point.workload.rates, point.setting.overlap
+    by_server = isinstance(point.workload.strategy, Server)  # whose costs were fitted with them on top
+    if rates is None or rates.source != "stated" or by_server or (overlap.input and overlap.host_to_device):
+        return every
+    alone = _fed(computed, replace(point, devices=point.devices[:1], batch_size=images), images).step
+    waited_s = alone.host_to_device_s + (0.0 if overlap.input else alone.input_s)
+    return replace(every, step=every.step.slowed(max(1 - waited_s / every.step.compute_s, LEAST_COMPUTE)))
+
+
+def _fed(computed: Compute, point: Point, images: int) -> Compute:
+    """The same, with nothing of it in the step."""
     request, traced = (
         point.workload.request,
         replace(computed, reading_error=computed.error, copying_error=computed.error),

@@ -251,12 +251,17 @@ class ScaledRates:
         """
         found, exchange_s = [], dict(self.exchange_s)
         for gpus, images, rate in self.by_gpus:
-            beyond = _beyond(modelled(gpus, images), images / rate, exchange_s.get(gpus), clear)
+            step = modelled(gpus, images)
+            beyond = _beyond(step, images / rate, exchange_s.get(gpus), clear)
             if beyond is None:
-                raise ConfigError(
-                    f"calibration={self.where}: {rate:,.5g} images/s on {gpus} GPUs is more than {LARGEST:g} times off "
-                    "what is predicted, or no step of the GPUs explains it; give a rate of this workload on this system"
+                least_s = step.step_s((0.0, 1 / LARGEST))
+                why = (
+                    f"more than {LARGEST:g} times off what is predicted; give a rate of this workload on this system"
+                    if images / rate > least_s
+                    else f"more than its images and messages let through, {images / least_s:,.0f} if GPUs computed "
+                    f"{LARGEST:g} times as fast; describe its CPUs, storage and links, or give another input="
                 )
+                raise ConfigError(f"calibration={self.where}: {rate:,.5g} images/s on {gpus} GPUs is {why}")
             found.append(beyond)
         counts = (1.0, *(float(gpus) for gpus, _, _ in self.by_gpus))
         messages_s, ranks = zip(*found, strict=True)

@@ -166,3 +166,12 @@ def test_host_time_is_somebodys_figure_and_as_uncertain():
     longer = math.log((held_up.iteration_s + 0.5 * 0.1) / held_up.iteration_s)
     rest = shares[0] * plain.iteration_s / held_up.iteration_s
     assert shares[1] == pytest.approx(math.hypot(rest, longer), rel=0.2)  # what scaling costs is in proportion
+
+
+@pytest.mark.parametrize("framework", ["cntk", "mxnet", "tensorflow"])  # whose steps wait for their copies
+def test_the_rate_of_one_gpu_that_is_stated_has_its_own_copies_in_it(framework):
+    words = {"model": "alexnet", "input": "torchvision", "batch_size": 256, "scaling": "weak", "gpus": [1, 2]}
+    asked = {**words, "rate": 2000, "framework": framework, "launch_mode": "process-per-gpu"}
+    one, two = resnetx.predict(systems=["gx8"], **asked).points
+    assert one.images_per_s == pytest.approx(2000)
+    assert two.speedup < 2  # the two share a bus

@@ -2,6 +2,7 @@
 
 import pytest
 
+import resnetx
 from resnetx.errors import ConfigError
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.stated_rates import ModelledStep, ScaledRates
@@ -100,10 +101,31 @@ def test_errors_are_those_of_twice_as_many_gpus_or_grow_with_the_distance():
     assert [found.octaves(gpus) for gpus in (4, 8, 16, 32, 256)] == [2, 1, 1, 1, 4]
 
 
-@pytest.mark.parametrize("step_s", [0.04, 5.0])
-def test_a_rate_that_no_step_of_the_gpus_explains_is_refused(step_s):
-    with pytest.raises(ConfigError, match=r"calibration=mine.yaml: .* images/s on 16 GPUs is more than 10 times off"):
+@pytest.mark.parametrize(
+    ("step_s", "is_"),
+    [(0.04, "more than its images and messages let through, 26,667 if"), (5.0, "more than 10 times off")],
+)
+def test_a_rate_that_no_step_of_the_gpus_explains_is_refused(step_s, is_):
+    with pytest.raises(ConfigError, match=rf"calibration=mine.yaml: .* images/s on 16 GPUs is {is_}"):
         taking(of_16=step_s)
+
+
+def test_of_what_known_rates_show_there_may_be_none_with_more_gpus_or_twice_as_much(tmp_path):
+    """Between known counts there is as much as they show."""
+
+    def points(known):
+        (rates := tmp_path / "rates.yaml").write_text(f"source: mine\nimages_per_s: {known}\n")
+        words = {"model": "gptx", "batch_size": 8, "scaling": "weak", "gpus": [1, 4, 8], "rate": 10}
+        _, *several = resnetx.predict(systems=["dgx-a100"], **words, calibration=rates).points
+        return several
+
+    more_s = [0.24 * gpus_s for gpus_s in (1.5, 1.75)]  # 8 sequences take 0.8 s on one GPU, 1.04 s on two
+    for point, share_s in zip(points("{2: 15.4}"), more_s, strict=True):
+        low_s, high_s = point.interval_s
+        assert low_s < point.iteration_s - 0.9 * share_s
+        assert high_s > point.iteration_s + 0.9 * share_s
+    between, _ = points("{2: 15.4, 8: 53}")
+    assert between.interval_s[1] / between.iteration_s < 1.2
 
 
 def test_what_messages_take_beyond_the_model_has_no_error_and_that_of_the_model_stays():
