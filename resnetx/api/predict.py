@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -43,16 +43,16 @@ from resnetx.units import how_many
 
 if TYPE_CHECKING:
     from resnetx.api.calibrations import Known
-    from resnetx.api.grid import PredictedGrid
 
 # Of settings that stand in place of what is described, relative; of others it is not known.
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
 
 
-def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> "Prediction | PredictedGrid":
+def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> "Prediction | Any":
     """Predicts each point of the workloads on each system; kept on disk where `out` or `results` says.
 
-    Of more than `GRID_POINTS` points no more is kept than a table on disk and its answer (`PredictedGrid`).
+    Of more than `GRID_POINTS` points no more is kept than a table on disk and its answer (`PredictedGrid`), which is
+    the `Any`: programs that ask for fewer need not tell the two apart.
 
     `traces`: folders that `trace` has made, or files of layer times; without any, compute is estimated from published
     rates.
