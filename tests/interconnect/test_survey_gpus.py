@@ -117,6 +117,19 @@ def test_where_some_pairs_of_a_cpu_are_peers_and_others_not_most_decide(made, fe
     assert said in written.unknown
 
 
+def test_where_half_of_the_pairs_of_cpus_are_peers_they_are_taken_for_peers(made):
+    matrix = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\n"
+    for a in range(4):
+        near = ["X" if a == b else "PHB" if a // 2 == b // 2 else "SYS" for b in range(4)]
+        matrix += "\t".join([f"GPU{a}", *near, f"{a // 2 * 8}-{a // 2 * 8 + 7}"]) + "\n"
+    rows = ["\t".join([f"GPU{a}", *["X" if a == b else "OK" if {a, b} == {0, 1} else "CNS" for b in range(4)]])
+            for a in range(4)]  # fmt: skip
+    machine, written = made("\n".join([matrix, "$ nvidia-smi topo -p2p r", "\tGPU0\tGPU1\tGPU2\tGPU3", *rows]))
+    assert [paths.copy_path(machine, *pair).kind for pair in [(0, 1), (2, 3), (0, 2)]] == ["pcie", "pcie", "host"]
+    said = "why some pairs of one CPU are peers and others not: all are taken for peers, as half are (assumed)"
+    assert said in written.unknown
+
+
 def test_a_cpu_of_which_the_maker_alone_is_stated_gets_no_figures_of_another_makers(made):
     text = xml({"device": "0x2684", "gpu": 'sm="89"'}).replace("AuthenticAMD", "GenuineIntel")
     _, written = made(re.sub(r' (familyid|modelid)="\d+"', "", text))

@@ -421,16 +421,16 @@ class _Plan:
         )  # fmt: skip
 
     def _peers(self, through: str) -> bool | None:
-        """Whether GPUs that meet in a switch, in a CPU or beyond it are peers, as most are; None: it is not said."""
+        """Whether GPUs that meet in a switch, in a CPU or beyond it are peers, as half of them are; None: not said."""
         said = [may for pair, may in self.survey.peers.items() if self._met(*pair) == through]
         if through == "switch" and not said and self.survey.peers and not self.survey.has_nvlinks:
             said = [False] * (not any(self.survey.peers.values()))
-        most = sum(said) * 2 >= len(said)
+        half = sum(said) * 2 >= len(said)
         if len(set(said)) > 1:
             what = {"switch": "of one switch", "cpu": "of one CPU", "sockets": "of several CPUs"}[through]
-            taken = "are taken for peers" if most else "are taken for none"
-            self.unknown.append(f"why some pairs {what} are peers and others not: all {taken}, as most are (assumed)")
-        return most if said else None
+            taken = f"for {'peers' if half else 'none'}, as {'half' if sum(said) * 2 == len(said) else 'most'} are"
+            self.unknown.append(f"why some pairs {what} are peers and others not: all are taken {taken} (assumed)")
+        return half if said else None
 
     def _met(self, a: int, b: int) -> str:
         """Where two GPUs meet: over NVLink, in a switch, in a CPU, or beyond."""
