@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from math import log
 
 from resnetx.interconnect.collectives import collective_errors
-from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature import collectives, training
 from resnetx.literature.collectives import CollectiveRow
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import cases
 from resnetx.literature.training import TrainingRow, TrainingSummary
-from resnetx.literature.training_rates import series
+from resnetx.literature.training_rates import rates, series
 from resnetx.prediction import host_step, roofline
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.result import domains
@@ -315,8 +314,8 @@ def _rooflines() -> list[str]:
 def _roofline(fit: roofline.Roofline) -> list[str]:
     everything = fit.generation == roofline.ALL
     own = fit.generation if fit.generation in roofline.TRANSFORMERS.values() else ""
-    parts = (name for name, gpu in parts_table("gpus").items() if roofline.generation(gpu) == fit.generation)
-    names = dict.fromkeys(name.partition("-")[0].upper() for name in parts)
+    fitted = (rate.entry.gpu for rate in rates() if rate.entry.generation == fit.generation)
+    names = dict.fromkeys(name.partition("-")[0].upper() for name in fitted)
     return [
         "all of a stated clock" if everything else own or ", ".join(names),
         f"{fit.rows}",
