@@ -44,6 +44,11 @@ def number(value: float) -> str:
     return to_interval(value, value, value)[0] if abs(value) < 1e6 else si(value)
 
 
+def as_given(value: float) -> str:
+    """A number that somebody stated, with five significant digits or all whole ones: "0.25", "2,500", "400,000"."""
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.5g}"
+
+
 def in_GBps(rate_Bps: float) -> str:
     """A bandwidth, in GB/s whatever it is: in_GBps(131e6) is "0.131 GB/s"."""
     return f"{_significant(rate_Bps / 1e9, 3)} GB/s"

@@ -25,7 +25,7 @@ from resnetx.request import Request
 from resnetx.settings import setting_types
 from resnetx.settings.setting_types import value_word
 from resnetx.study import Point
-from resnetx.units import CPU, number
+from resnetx.units import CPU, as_given, number
 
 # ---- known rates ----------------------------------------------------------------------------------------------------
 # What one GPU is known to do: the value of `rate=`, as the rates that a prediction is given.
@@ -332,10 +332,8 @@ def _left_out(scaling: KnownScaling, one: Request) -> PredictionInput:
     """What becomes of the predicted input where what scaling costs is by runs without it."""
     value, kind = "what scaling costs is that of runs with input=synthetic", one.input.kind
     if (read := scaling.of(one, kind)) is not None:
-        value += (
-            f"; with {kind} {' and '.join(f'{rate:,.4g} {one.model.samples}/s on {n}' for n, _, rate in read.by_gpus)}"
-        )
-        value += " were measured"
+        measured = (f"{as_given(rate)} {one.model.samples}/s on {gpus}" for gpus, _, rate in read.by_gpus)
+        value += f"; with {kind} {' and '.join(measured)} were measured"
     return PredictionInput(f"input={kind}", value, "assumed", scaling.where, UNCHECKED)
 
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import SizeCurve
 from resnetx.prediction.host_step import MOST_FIXED, MOST_OF_STEP, NORM, HostStep, LaunchedStep
-from resnetx.units import Unit
+from resnetx.units import Unit, as_given
 
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed
@@ -178,9 +178,9 @@ class StatedRates:
 
     def note(self, images: int, unit: Unit) -> str:
         """What was known of one `unit` and what was not, in a sentence's end."""
-        stated = ", ".join(f"{rate:,.5g} images/s at batch {batch}" for batch, rate in self.by_batch)
-        if images in dict(self.by_batch):
-            return f"one {unit} does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
+        stated = ", ".join(f"{as_given(rate)} images/s at batch {batch}" for batch, rate in self.by_batch)
+        if (own := dict(self.by_batch).get(images)) is not None:
+            return f"one {unit} does {as_given(own)} images/s at batch {images}, as {self.source}"
         how = "is between these" if self._is_between(images) else "follows from the nearest of these"
         return f"{self.source}: one {unit} does {stated}; batch {images} {how}"
 
@@ -261,7 +261,7 @@ class ScaledRates:
                     else f"more than its images and messages let through, {images / least_s:,.0f} if GPUs computed "
                     f"{LARGEST:g} times as fast; describe its CPUs, storage and links, or give another input="
                 )
-                raise ConfigError(f"calibration={self.where}: {rate:,.5g} images/s on {gpus} GPUs is {why}")
+                raise ConfigError(f"calibration={self.where}: {as_given(rate)} images/s on {gpus} GPUs is {why}")
             found.append(beyond)
         counts = (1.0, *(float(gpus) for gpus, _, _ in self.by_gpus))
         messages_s, ranks = zip(*found, strict=True)
@@ -303,7 +303,7 @@ class Residual:
             parts.append(f"messages take {message_s * 1e3:.3g} ms more than modelled, growing with {grows}")
         if factor != 1:
             parts.append(f"steps take {factor:.3f} times as long as modelled")
-        known = " and ".join(f"{rate:,.5g} images/s on {count}" for count, _, rate in self.rates.by_gpus)
+        known = " and ".join(f"{as_given(rate)} images/s on {count}" for count, _, rate in self.rates.by_gpus)
         source = f"as {self.rates.source}{' with synthetic input' * self.rates.synthetic}"
         if exchange_s := [f"{max(cost_s, 0.0) * 1e3:.2g} ms on {count}" for count, cost_s in self.rates.exchange_s]:
             source += f"; messages cost {' and '.join(exchange_s)} by runs without exchange"

@@ -110,6 +110,11 @@ def test_a_rate_that_no_step_of_the_gpus_explains_is_refused(step_s, is_):
         taking(of_16=step_s)
 
 
+def test_a_large_rate_is_said_as_it_was_given():
+    with pytest.raises(ConfigError, match=r"mine.yaml: 400,000 images/s on 2 GPUs is more than its"):
+        taking(of_2=200 / 400_000)
+
+
 def test_of_what_known_rates_show_there_may_be_none_with_more_gpus_or_twice_as_much(tmp_path):
     """Between known counts there is as much as they show."""
 
