@@ -431,9 +431,9 @@ _IN_TABLE = re.compile(
     r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"
 )
 _IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*\Z")
-_IN_LSPCI = re.compile(  # its address, and what stands in brackets behind the chip
+_IN_LSPCI = re.compile(  # its address, and what stands in brackets behind the chip; not the numbers of its PCI id
     r"^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible|3D) controller\b.{0,20}: "
-    r"NVIDIA Corporation [^\[]{0,60}\[(?![0-9a-f]{4}:)([^\]]{1,80})\]",
+    r"NVIDIA Corporation (?:[^\[]{0,60}\[(?![0-9a-f]{4}:)([^\]]{1,80})\])?",
     re.IGNORECASE,
 )
 _OF_PCI = re.compile(r"\s(?:-mp|--matrix_pci)\b")
@@ -498,11 +498,12 @@ def _parsed(file: File, text: str) -> NvidiaSmi:
     for matrix in matrices(file, text):
         if _is_of_peers(matrix):
             peers.append(_peers(file, matrix))
-        elif topo is None or topo.of_pci:
-            topo = _topo(file, matrix, lines)
-        elif not _OF_PCI.search(matrix.command):
+            continue
+        other = _topo(file, matrix, lines)
+        if topo and (topo.of_pci == other.of_pci or topo.gpus != other.gpus):  # -m and -mp of one machine are one
             raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
-    names = _gpu_names(lines)
+        topo = topo if topo and other.of_pci else other
+    names = _gpu_names(lines) or _names_in_lspci(lines, len(topo.gpus) if topo else 0)
     ports = nvlink_ports(file, lines)
     if topo is None and not peers and not names and not ports:
         raise file.error("no line of it is a row of nvidia-smi topo -m or -p2p (GPU0, then X, NV1, PIX, SYS ...)")
@@ -526,8 +527,13 @@ def _gpu_names(lines: Sequence[str]) -> dict[int, str]:
     in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
     in_table = {int(line[1]): line[2] for line in filter(None, map(_IN_TABLE.match, lines))}
     short = {gpu: "" if name.endswith("...") else name for gpu, name in in_table.items()}
-    in_lspci = {line[1]: line[2] for line in filter(None, map(_IN_LSPCI.match, lines))}  # each once, by its address
-    return listed or dict(enumerate(in_query)) or short or dict(enumerate(in_lspci.values()))
+    return listed or dict(enumerate(in_query)) or short
+
+
+def _names_in_lspci(lines: Sequence[str], gpus: int) -> dict[int, str]:
+    """The same of lspci, which has no numbers of GPUs: where it names as many as a matrix has, and no other."""
+    names = {line[1]: line[2] for line in filter(None, map(_IN_LSPCI.match, lines))}  # each once, by its address
+    return dict(enumerate(names.values())) if len(names) == gpus and all(names.values()) else {}
 
 
 # ---- topo -m --------------------------------------------------------------------------------------------------------

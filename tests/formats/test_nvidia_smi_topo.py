@@ -140,9 +140,20 @@ def test_lspci_beside_the_matrix_names_the_gpus():
     card = (
         "{}:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102 [GeForce RTX 3090] [10de:2204] (rev a1)\n"
     )
-    other = "{}:00.0 3D controller: NVIDIA Corporation Device [10de:2330] (rev a1)\n01:00.1 Audio device: NVIDIA\n"
-    names = smi_topo.parse(FILE, PAIR + card.format("01") * 2 + card.format("0000:02") + other.format("03")).names
-    assert names == {0: "GeForce RTX 3090", 1: "GeForce RTX 3090"}
+    new = "{}:00.0 3D controller: NVIDIA Corporation Device [10de:2330] (rev a1)\n01:00.1 Audio device: NVIDIA\n"
+    rtx = "GeForce RTX 3090"
+    assert smi_topo.parse(FILE, PAIR + card.format("01") * 2 + card.format("0000:02")).names == {0: rtx, 1: rtx}
+    for others in (new.format("01") + card.format("02"), "".join(map(card.format, ("01", "02", "03")))):
+        assert smi_topo.parse(FILE, PAIR + others).names == {}  # one that lspci does not know, or which two of three
+    with pytest.raises(ConfigError, match="no line of it is a row of nvidia-smi topo"):
+        smi_topo.parse(FILE, card.format("01"))
+
+
+@pytest.mark.parametrize("command", ["-m", "-mp"])
+def test_a_second_matrix_of_one_kind_or_of_another_machine_is_refused(command):
+    other = "$ nvidia-smi topo -mp\n\tGPU0\tGPU1\tGPU2\nGPU0\tX\tPIX\tPIX\nGPU1\tPIX\tX\tPIX\nGPU2\tPIX\tPIX\tX\n"
+    with pytest.raises(ConfigError, match="two matrices of nvidia-smi topo -m"):
+        topo(f"$ nvidia-smi topo {command}\n{PAIR}{other}")
 
 
 def test_links_of_a_gpu_whose_lines_are_not_all_there_are_not_counted():
