@@ -213,6 +213,15 @@ def test_without_a_topology_two_gpus_that_are_far_slower_than_any_others_are_nam
     ] * named
 
 
+def test_two_gpus_that_are_slower_one_way_at_some_sizes_and_the_other_way_at_others_are_named_once():
+    sizes, pairs = [MiB << power for power in range(4)], [(a, b) for a in range(8) for b in range(8) if a != b]
+    slow_s = {(2, 5): (0.9, 0.8, 0.9, 0.8), (5, 2): (0.8, 0.9, 0.8, 0.9)}
+    cells = [cell(*pair, slow_s[pair][place] if pair in slow_s else 1e-3, size_bytes=size)
+             for place, size in enumerate(sizes) for pair in pairs]  # fmt: skip
+    found = [each.text for own in findings_of(cells, None).values() for each in own]
+    assert found == ["copies from 2 to 5 take 900.00 times as long as any others at 1 MiB"]
+
+
 def test_noise_has_no_slow_gpu():
     false = 0
     for seed in range(40):

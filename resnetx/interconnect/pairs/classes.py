@@ -523,13 +523,15 @@ def _slowest_pair(times: Times, unit: Unit) -> list[PairFinding]:
         if pair is not None and len(_gpus(at)) >= _FEWEST_GPUS:
             others = max(value for each, value in at.items() if set(each) != set(pair))
             if min(at[pair], at.get(pair[::-1], at[pair])) > FAR_SLOWER * others:
-                seen.setdefault(pair, {})[size] = at[pair] / others
-    return [_slow_pair(pair, ratios, unit) for pair, ratios in seen.items() if 2 * len(ratios) >= len(times)]
+                either = min(pair, pair[::-1]) if pair[::-1] in at else pair  # one finding, whichever way is slower
+                seen.setdefault(either, {})[size] = at[pair] / others
+    lasting = {pair: ratios for pair, ratios in seen.items() if 2 * len(ratios) >= len(times)}
+    return [_slow_pair(pair, ratios, unit, "any others") for pair, ratios in lasting.items()]
 
 
-def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit) -> PairFinding:
+def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit, others: str = "alike ones") -> PairFinding:
     worst = max(ratios, key=lambda size: ratios[size])
-    text = f"copies from {pair[0]} to {pair[1]} take {ratios[worst]:.2f} times as long as alike ones at "
+    text = f"copies from {pair[0]} to {pair[1]} take {ratios[worst]:.2f} times as long as {others} at "
     return PairFinding(
         "slow pair", tuple(sorted(ratios)), ratios[worst], (pair,), text + size_text(worst), _SLOW_PAIR[unit]
     )
