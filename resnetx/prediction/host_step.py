@@ -47,8 +47,9 @@ RATED = 2447.0
 # 78 rates (one GPU at an eighth of a batch, one batch on several) 92 % or more of each of six machines are within
 # intervals made with 1.6; with 1.4, five of six of one machine.
 RATED_SPREAD = 1.8
-# Times as long in programs whose loaders decode: the geometric mean of what small steps of five machines take is 1.4
-# (1.0 on that one, 1.2 and 1.5 on Zeus's hosts, 1.8 and 1.6 on Gavel's, unrated); without any one of them 1.3 to 1.5.
+# Times as long in programs whose loaders decode, chosen on hosts without ratings. By ratings, what small steps of five
+# machines take is 1.4 in the geometric mean (1.0 on that one, 1.2 and 1.5 on Zeus's hosts, 1.8 and 1.6 on Gavel's,
+# unrated); without any one of them 1.3 to 1.5.
 DECODING = 1.3
 # Of resnetx's own loop: ResNet/1, /8 and /32 and ResNet-50 in bf16, where their host limited them, within 13 %: 1.2 ms
 # and 62 us there, over AUTOCAST. That fp32 takes so much less is assumed (ResNet-50 in TF32, 32 images: 19 % too long).
