@@ -569,7 +569,7 @@ def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
         error=error.mean if error.known else None,
         error_q90=error.q90 if error.known else None,
         error_source=error.source,
-        interval_s=[cost.time_s * exp(-error.q90), cost.time_s * exp(error.q90)] if error.points else None,
+        interval_s=[cost.time_s * exp(-error.q90), cost.time_s * exp(error.slowest)] if error.points else None,
         open=closing_command(plan, size_bytes) if error.open else "",
     )
 

@@ -34,8 +34,8 @@ from resnetx.prediction.memory import lack_of, memory_of
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
 from resnetx.prediction.scaling import Undecided, host_share, left_open, parallel_s, sharing, waiting
-from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep
+from resnetx.prediction.scenario import STAGED, Deployment, Point, TrainingSetup, Workload
+from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep, ScaledRates
 from resnetx.prediction.step import Compute, SimulatedJob, Step, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput, Sensitivity
@@ -158,7 +158,26 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
 
         return ModelledStep(step_s, lambda factor: iteration_s(job.without_messages(), _longer(factor)))
 
-    return replace(setting, residual=scaled.residual(modelled, on.node_gpus, 0.0 if on.no_peers else CLEAR))
+    residual = scaled.residual(modelled, on.node_gpus, 0.0 if on.no_peers else CLEAR)
+    return replace(setting, residual=replace(residual, as_if=_as_if(replace(workload, scaled=None), on, scaled, plain)))
+
+
+def _as_if(workload: Workload, on: Deployment, scaled: ScaledRates, setting: TrainingSetup) -> str:
+    """The settings with which paths through the host take what a rate of one node shows, if links do not; "": none."""
+    known = [of for of in scaled.by_gpus if of[0] <= on.node_gpus]
+    otherwise = setting.one_process or isinstance(workload.strategy, Server | Zero1 | Fsdp)
+    if not known or otherwise or on.no_peers or on.on_cpus or on.lab or on.transport != "auto":
+        return ""
+    gpus, images, rate = known[-1]
+
+    def ends_s(deployment: Deployment) -> list[float]:
+        return simulated(Point(workload, deployment, tuple(range(gpus)), images, setting)).interval_s
+
+    if images / rate <= ends_s(on)[1]:
+        return ""
+    hosts = {name: ends_s(replace(on, transport="host", told=STAGED[name])) for name in STAGED}
+    like = [name for name, (low_s, high_s) in hosts.items() if low_s <= images / rate <= high_s]
+    return f"transport=host staged={' or '.join(like)}" if like else ""
 
 
 def _longer(factor: float) -> Stretch:

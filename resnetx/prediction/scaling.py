@@ -23,6 +23,7 @@ import msgspec
 from numpy import interp
 
 from resnetx.choices import After, Folders, Server, TorchvisionInput
+from resnetx.interconnect.systems.graph import FASTEST_FLOW_Bps
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import (
     ASSUMED,
@@ -294,11 +295,12 @@ def parallel_s(point: Point) -> float:
 #
 #     undecided = left_open(point)        # None: the point is determined
 #
-# Where no description tells what decides a point, a number would be a guess. Two are known:
+# Where no description tells what decides a point, a number would be a guess. Three are known:
 #
 # - GPUs that are no peers share the host's memory in one of two ways (`staged`).
 # - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
 #   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
+# - Over TCP faster than 10 Gb/s, which one flow fills or a cloud lets it fill, NCCL reaches what its flows carry.
 #
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
@@ -383,7 +385,12 @@ def left_open(point: Point) -> Undecided | None:
         or not point.workload.gradients
     ):
         return None
-    return _staged(point) if point.no_peers else _one_process(point)
+    inside, between = _staged(point) if point.no_peers else _one_process(point), _over_tcp(point)
+    if inside is None or between is None:
+        return inside or between
+    slow = replace(inside.slow, deployment=inside.slow.deployment.by_one_flow)
+    reason, ends = f"{inside.reason}; {between.reason}", f"{inside.ends} {between.ends}"
+    return replace(inside, reason=reason, ends=ends, slow=slow)
 
 
 def shown_by_rates(point: Point) -> bool:
@@ -434,6 +441,26 @@ def _one_process(point: Point) -> Undecided | None:
         _asked_again(point, launch_mode="process-per-gpu"),
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
+    )
+
+
+def _over_tcp(point: Point) -> Undecided | None:
+    """Several nodes over TCP faster than any flow of a cloud, where no all-reduce and no rate of several is known."""
+    deployment, system = point.deployment, point.deployment.described
+    is_fast = system.port is not None and system.port.bandwidth_Bps.value > FASTEST_FLOW_Bps
+    if len(point.ranks_of_nodes) == 1 or system.one_flow == 1 or not is_fast:
+        return None
+    if _is_shown(point) or deployment.measured_on(point.gpus) is not None:
+        return None
+    bench = f"resnetx bench collective=allreduce nodes={system.nodes} size=64MiB"
+    return Undecided(
+        f"what TCP flows carry of {system.network} is not measured",
+        f"Over TCP ({system.network}) messages get what its flows carry: all of the network (the fast end), or one "
+        f"flow a card, which clouds may keep to 5 Gb/s (the slow end). Measure it on as many GPUs, `{bench}`, whose "
+        "folder is calibration=; or give a rate of several nodes.",
+        f"{bench} gpus={point.gpus}",
+        point,
+        replace(point, deployment=deployment.by_one_flow),
     )
 
 

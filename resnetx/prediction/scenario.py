@@ -236,6 +236,12 @@ class Deployment:
         """Without what-if changes."""
         return replace(self, bandwidth={}, latency=1.0) if self.bandwidth or self.latency != 1 else self
 
+    @cached_property
+    def by_one_flow(self) -> "Deployment":
+        """The same with one TCP flow a network card, as slow as clouds may keep it."""
+        factors = {self.described.network or "": self.described.one_flow}
+        return replace(self, described=with_bandwidth(self.described, factors))
+
     @property
     def node_gpus(self) -> int:
         """GPUs of a node."""

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import SizeCurve
 from resnetx.prediction.host_step import MOST_FIXED, MOST_OF_STEP, NORM, HostStep, LaunchedStep
+from resnetx.record.prediction import AS_IF
 from resnetx.units import Unit, as_given
 
 # Relative errors of rates: nine rates of ten are within them.
@@ -280,6 +281,7 @@ class Residual:
     growth: float  # power of the number of GPUs with which `each_s` grows beyond the largest known count, within a node
     node_gpus: int
     rates: ScaledRates
+    as_if: str = ""  # the settings that explain the rate of most GPUs of a node, which as described is out of reach
 
     def at(self, gpus: int) -> Beyond:
         further = max(1.0, min(gpus, self.node_gpus) / self.each_s.places[-1]) ** self.growth
@@ -303,6 +305,8 @@ class Residual:
             parts.append(f"messages take {message_s * 1e3:.3g} ms more than modelled, growing with {grows}")
         if factor != 1:
             parts.append(f"steps take {factor:.3f} times as long as modelled")
+        if self.as_if:
+            parts.append(f"{AS_IF}{self.as_if}")
         known = " and ".join(f"{as_given(rate)} images/s on {count}" for count, _, rate in self.rates.by_gpus)
         source = f"as {self.rates.source}{' with synthetic input' * self.rates.synthetic}"
         if exchange_s := [f"{max(cost_s, 0.0) * 1e3:.2g} ms on {count}" for count, cost_s in self.rates.exchange_s]:

@@ -17,7 +17,7 @@ import msgspec
 
 from resnetx import units
 from resnetx.record.comparisons import Estimate
-from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
+from resnetx.record.prediction import AS_IF, COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
 from resnetx.request import settings_label, varying_settings
@@ -614,7 +614,8 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     told = {line.what for line in made.inputs}
     doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last, told))]
     most = max(doubts, default=None)
-    sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
+    as_if = {AS_IF + of for line in made.inputs if (of := line.value.partition(AS_IF)[2].partition(", by ")[0])}
+    sentences = ["; ".join([tenth, *([f"most doubt: {most[1]}"] if most else []), *sorted(as_if)])]
     if all(curve.last.open for curve in curves) and curves:
         return sentences  # rates of determined points say nothing of these
     able = [point for curve in curves for point in curve.able]

@@ -25,6 +25,15 @@ def predicted(**settings):
     return resnetx.predict(**settings).points
 
 
+def bench(folder, gpus):
+    """All-reduces of 0.7 GB/s of bus bandwidth."""
+    file = folder / "bench.yaml"
+    times_us = {mib: 2 * (gpus - 1) / gpus * mib * 2**20 / 700 for mib in (16, 64, 256)}
+    points = ", ".join(f"{{size: {mib}MiB, time_us: {time_us:.0f}}}" for mib, time_us in times_us.items())
+    file.write_text(f"source: mine\ngpus: {gpus}\npoints: [{points}]\n")
+    return str(file)
+
+
 def rates(folder, gpus, images_per_s):
     file = folder / "rates.yaml"
     file.write_text(f"source: mine\nimages_per_s: {{{gpus}: {images_per_s}}}\n")
@@ -44,6 +53,35 @@ def test_one_process_for_all_gpus_is_open_between_two_ends(framework):
     low, high = eight.speedup_interval
     assert low < PUBLISHED / 228 < high
     assert not any(point.open for point in predicted(**P100))  # a process for each GPU
+
+
+V100 = {"systems": ["dgx1-v100"], "nodes": 2, "nics": 1, **RESNET, "gpus": 16, "rate": 357}
+
+
+def test_several_nodes_over_tcp_are_open_down_to_one_flow_of_a_cloud():
+    """Horovod on two p3.16xlarge took 2,633 images/s (issue 396), where 2,896 to 5,794 were said."""
+    (tcp,) = predicted(network="25gbe", **V100)
+    low, high = (16 * 64 / end for end in reversed(tcp.interval_s))
+    assert tcp.images_per_s is None and "all of the network" in tcp.open_ends
+    assert low < 2633 < 4900 < high
+    assert tcp.open == "resnetx bench collective=allreduce nodes=2 size=64MiB gpus=16"
+    assert not any(predicted(network=network, **V100)[0].open for network in ("10gbe", "roce25"))
+    assert not predicted(network="25gbe", **V100 | {"gpus": 8})[0].open  # one node
+    (both,) = predicted(network="25gbe", framework="tensorflow", **V100)
+    (launched,) = predicted(network="roce25", framework="tensorflow", **V100)
+    assert both.interval_s[1] > 1.5 * launched.interval_s[1]
+    assert both.open == launched.open.replace("roce25", "25gbe") and tcp.open_ends in both.open_ends
+
+
+def test_what_is_measured_closes_tcp(tmp_path):
+    for calibration in (rates(tmp_path, 16, 2633), bench(tmp_path, 16)):
+        (point,) = predicted(network="25gbe", calibration=[calibration], **V100)
+        assert not point.open and point.images_per_s == pytest.approx(2633, rel=0.2)
+    text = (CONFIGS / "system" / "dgx1-v100.yaml").read_text()
+    network = "{about: TCP, bandwidth_GBps: [3.1, datasheet, it], copy_GBps: [0.7, measured, NCCL], latency_us: [25, "
+    system = tmp_path / "mine.yaml"
+    system.write_text(f"{text}parts: {{networks: {{lan: {network}assumed, it], gpu_direct: false}}}}}}\n")
+    assert not predicted(network="lan", **V100 | {"systems": [str(system)]})[0].open
 
 
 def test_a_parameter_server_of_tensorflow_is_not_open():

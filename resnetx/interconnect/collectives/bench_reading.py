@@ -447,7 +447,7 @@ def _longer_than_elsewhere(record: BenchRecord, name: str, plan: CollectivePlan)
     for point, time_s in zip(record.points, _times_s(record), strict=True):
         if point.collective == name and not point.wrong:
             off, error = log(time_s / plan.cost(point.size_bytes).time_s), error_of(plan, point.size_bytes)
-            longer += [(exp(off), point.size_bytes)] * (off > error.q90 and not error.own)
+            longer += [(exp(off), point.size_bytes)] * (off > error.slowest and not error.own)
     return max(longer, default=None)
 
 
@@ -527,9 +527,9 @@ def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | Unkno
     if not error.known:
         return point
     off = log(time_s / point.expected_s)
-    ends_s = [point.expected_s * exp(-error.q90), point.expected_s * exp(error.q90)]
+    ends_s = [point.expected_s * exp(-error.q90), point.expected_s * exp(error.slowest)]
     point = msgspec.structs.replace(point, expected_interval_s=ends_s)
-    verdict: Verdict = "as expected" if abs(off) <= error.q90 else "low" if off > 0 else "above the link"
+    verdict: Verdict = "as expected" if -error.q90 <= off <= error.slowest else "low" if off > 0 else "above the link"
     if verdict == "low" and not error.own:  # an error that was counted on other machines says nothing of this one
         return point
     causes = {"low": _low, "above the link": _above}.get(verdict)

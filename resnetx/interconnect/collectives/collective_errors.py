@@ -22,7 +22,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from math import exp, log
+from math import exp, log, log1p
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -66,6 +66,12 @@ class MeasuredError:
     source: str
     scope: Scope = "system"
     held_out: bool = False  # of points that calibrate the plan, each predicted from the others
+    one_flow: float = 0.0  # ln of how many times as long it takes if a TCP flow carries less than its network
+
+    @property
+    def slowest(self) -> float:
+        """ln of how many times as long as predicted a time may be; as short, by `q90` alone."""
+        return self.q90 + self.one_flow
 
     @property
     def known(self) -> bool:
@@ -80,7 +86,12 @@ class MeasuredError:
     @property
     def open(self) -> bool:
         """Whether its interval is so wide that there are two ends and no point; of what calibrates it has one."""
-        return bool(self.points) and not self.held_out and is_open(self.q90)
+        return bool(self.points) and not self.held_out and is_open((self.q90 + self.slowest) / 2)
+
+    @property
+    def flow_text(self) -> str:
+        """What stands behind it where a TCP flow may carry less than its network."""
+        return f" If a cloud keeps a TCP flow to 5 Gb/s: {exp(self.one_flow):.1f} times as long." * (self.one_flow > 0)
 
     @property
     def text(self) -> str:
@@ -88,9 +99,9 @@ class MeasuredError:
         if not self.points:
             return f"Error not known: {self.source}."
         if not self.known:
-            return f"Error not known: {self.source}; 90% within {self.q90:.0%}."
+            return f"Error not known: {self.source}; 90% within {self.q90:.0%}.{self.flow_text}"
         of = "each left out of the fit, of" if self.held_out else "mean of"
-        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90% within {self.q90:.1%}."
+        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90% within {self.q90:.1%}.{self.flow_text}"
 
 
 def is_open(q90: float) -> bool:
@@ -261,7 +272,17 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     error = _by_one_error(place_of(place[1]), band) if by_one else _published_error(*place, band)
     error = _at_least(error, _launch_q90(plan, size_bytes))
     spread = plan.launch_spread(size_bytes)
-    return replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
+    error = replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
+    return error if calibration is not None else replace(error, one_flow=_one_flow(plan, size_bytes))
+
+
+def _one_flow(plan: "CollectivePlan", size_bytes: float) -> float:
+    """ln of how many times as long a size takes if one TCP flow a card carries its bytes; 0 without TCP."""
+    share = plan.system.one_flow
+    if share == 1 or not plan.spans_nodes:
+        return 0.0
+    fastest = plan.fastest(size_bytes)
+    return log1p((1 / share - 1) * fastest.moving_s(size_bytes) / fastest.time_s(size_bytes))
 
 
 def _launch_q90(plan: "CollectivePlan", size_bytes: float) -> float:

@@ -23,6 +23,11 @@ Family = Literal["nvlink", "pcie", "smp", "network"]
 # NCCL's author (NVIDIA/nccl-tests, issue 149, 2023), and the packet format in Foley & Danskin, IEEE Micro 37(2), 2017.
 NVLINK_KERNELS = (128 / (128 + 16)) / (256 / (256 + 16))
 
+# What a cloud lets one TCP flow carry, least and most: 5 Gb/s, and 10 within a cluster placement group (AWS EC2 User
+# Guide, "Amazon EC2 instance network bandwidth": single-flow traffic). NCCL opens one socket a connection, except where
+# a plugin, or NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD, open more; later ones 16 on AWS (net_socket.cc).
+FLOW_Bps, FASTEST_FLOW_Bps = 5e9 / 8, 10e9 / 8
+
 # Suffix of a key in a file -> suffix here, and the factor between them.
 UNITS = {
     "_GBps": ("_Bps", 1e9),
@@ -338,6 +343,17 @@ class System(msgspec.Struct, frozen=True, dict=True):
         """The switch that joins all nodes, drawn above their middle."""
         top = 1 + max(component.y for component in self.components)
         return Component(FABRIC, self.network or "", NO_BLOCKING, (self.nodes - 1) * self._width / 2, top, NO_NODE)
+
+    @property
+    def one_flow(self) -> float:
+        """What one TCP flow of a network card may be kept to, of the rate of its network; 1: all of it.
+
+        A measured rate of a network is taken to be that of the flows that a library opens there.
+        """
+        port = self.port
+        if port is None or "TCP" not in port.about or port.copy_Bps.provenance == "measured":
+            return 1.0
+        return min(1.0, FLOW_Bps / port.copy_Bps.value)
 
     @property
     def node_name(self) -> str:
