@@ -185,7 +185,7 @@ class ScalingCase:
         of, gpu = self.series, self.point.deployment.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
         modelled = compute.by_roofline(model, tuple(of.layers), of.image_size, images, of.precision, gpu)
-        rating = host_step.rated(self.point.deployment.system, 0)
+        rating = host_step.rated(self.point.deployment.system)
         host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision, rating=rating)
         step = compute.launched_by_roofline(modelled, images, host)
         return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))

@@ -362,7 +362,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Of a thread of its host's CPU; None: nobody says which that is."""
         if (cpu := _steps_file().sources[self.source].cpu) is not None:
             return float(parts_table("cpus")[cpu].single_thread.value)
-        return None if self.system is None else rated(load(self.system), 0)
+        return None if self.system is None else rated(load(self.system))
 
     @property
     def what(self) -> str:

@@ -183,7 +183,7 @@ def _launches(point: Point, layers: int) -> list[HostStep]:
     if request is not None and request.graph:  # launched as one
         return [NO_HOST]
     rates = point.workload.rates
-    rating = host_step.rated(point.deployment.system, point.devices[0])
+    rating = host_step.rated(point.deployment.system)
     own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True, rating=rating)
     if rates is None:
         return [own.of_part(point.parts)]

@@ -201,9 +201,9 @@ def assumed(
     return HostStep(loop_s + scale * PASS_s * passes, spread, waits, loop_s, rating)
 
 
-def rated(system: System, device: int) -> float | None:
-    """PassMark's rating of a thread of the slowest CPU of a device's host; None: one of them has none."""
-    parts = [each.part for each in system.in_node(system.node_of(device)) if isinstance(each.part, CpuSpec)]
+def rated(system: System) -> float | None:
+    """PassMark's rating of a thread of the slowest CPU of a system; None: one of them has none."""
+    parts = [each.part for each in system.components if isinstance(each.part, CpuSpec)]
     ratings = [part.single_thread.value if part.single_thread else 0.0 for part in parts]
     return min(ratings, default=0.0) or None
 

@@ -84,6 +84,13 @@ REFUSED = {
     "negative lanes": ("lanes: 2", "lanes: -2", 10, "lanes=-2: expected at least 1"),
     "no copy": ("lanes: 2}", "copy_GBps: [null, measured, me]}", 10, "copy_GBps: expected a number; leave it out"),
     "negative copy": ("lanes: 2}", "copy_GBps: [-1, measured, me]}", 10, "copy_GBps: expected more than 0"),
+    "rating too large": (
+        "library: nccl2",
+        "library: nccl2\nparts: {cpus: {own: {about: own, single_thread: [1941000, measured, me], "
+        "staging_GBps: [10, measured, me], staging_us: [19, measured, me]}}}",
+        4,
+        "parts.cpus.own.single_thread: no figure of a machine; expected 100 to 10,000",
+    ),
     "disconnected": (
         "  - {between: [nic0, cpu0], link: pcie3, lanes: 8}\n",
         "",

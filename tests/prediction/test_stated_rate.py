@@ -121,12 +121,12 @@ def test_nine_of_ten_steps_that_hosts_limit_lie_in_the_interval_of_what_a_host_t
 
 def test_a_host_takes_as_much_longer_as_the_thread_of_its_cpu_is_rated_lower():
     """`single_thread` of a part in a system's own description says it, and an unrated CPU nothing."""
-    takes = {of: rated(load(of), 0) for of in ("dgx1-p100", "gx8", "dgx-h100")}
+    takes = {of: rated(load(of)) for of in ("dgx1-p100", "gx8", "dgx-h100")}
     assert takes == {"dgx1-p100": 2141, "gx8": 1941, "dgx-h100": None}
     for own in (False, True):
         fast, slow = (assumed(158, None, "fp32", own, rating=rating) for rating in (2400.0, 1200.0))
         assert slow.time_s == pytest.approx(2 * fast.time_s)
-        assert assumed(158, None, "fp32", own) == assumed(158, None, "fp32", own, rating=rated(load("dgx-h100"), 0))
+        assert assumed(158, None, "fp32", own) == assumed(158, None, "fp32", own, rating=rated(load("dgx-h100")))
 
 
 def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():

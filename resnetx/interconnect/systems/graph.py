@@ -55,6 +55,7 @@ class SourcedValue(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     may_be_null: ClassVar[frozenset[str]] = frozenset()  # figures that may be null with a reason: `SourcedValue`
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}  # of figures whose least and most any part has are known
 
     about: str
 
@@ -85,6 +86,7 @@ class CpuSpec(_Spec, frozen=True, kw_only=True):
     """A CPU with its memory and its PCIe root: where traffic goes that may not go from GPU to GPU directly."""
 
     kind: ClassVar[str] = "cpu"
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"single_thread": (100, 10_000)}
     cores: SourcedValue | None = None  # of one socket; null: not stated
     single_thread: SourcedValue | None = None  # PassMark's rating of one thread; null: not stated
     # One copy staged through this CPU's memory: one alone, and two at once in opposite directions, summed.

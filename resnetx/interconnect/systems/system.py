@@ -119,14 +119,15 @@ def expand(text: YamlFile, where: Sequence[str | int], name: str) -> list[str]:
     return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 
-def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
-    """Why no machine has a figure, or ""."""
+def figure_fault(figure: SourcedValue, zero_allowed: bool = False, limits: tuple[float, float] | None = None) -> str:
+    """Why no machine has a figure, or ""; `limits`: the least and the most that any has, where they are known."""
     if figure.stated is None or (zero_allowed and figure.stated == 0):
         return ""
     if not figure.stated > 0:
         return "expected more than 0"
-    if not SMALLEST <= figure.stated <= LARGEST:
-        return f"no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units"
+    least, most = limits or (SMALLEST, LARGEST)
+    if not least <= figure.stated <= most:
+        return f"no figure of a machine; expected {least:,g} to {most:,g}{' in base units' * (limits is None)}"
     return ""
 
 
@@ -233,7 +234,8 @@ def _check_figures(text: YamlFile, where: list[str | int], part: Any) -> None:
         if not isinstance(figure, SourcedValue):
             continue
         null = figure.stated is None and field not in part.may_be_null
-        if fault := "null; expected a number" if null else figure_fault(figure, zero_allowed=field.endswith("_s")):
+        fault = figure_fault(figure, zero_allowed=field.endswith("_s"), limits=part.limits.get(field))
+        if fault := "null; expected a number" if null else fault:
             steps = in_file_units([*where, field], text.tree)
             raise text.fault(steps, f"{'.'.join(map(str, steps))}: {fault}")
 
