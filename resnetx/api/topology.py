@@ -1,8 +1,6 @@
 """Questions about described systems: their links and paths, what a collective costs on them; and their lab."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from math import log
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -21,19 +19,19 @@ from resnetx.api.topology_answers import (
     Ranking,
     Routed,
     joined,
+    told,
 )
 from resnetx.compose import asked, each_of, struct_of
 from resnetx.config import LAB, lab_from, sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import measured, subsets
 from resnetx.interconnect.collectives import plan as collective
-from resnetx.interconnect.collectives.measured import UNCALIBRATED, Calibration, SizeCurve
+from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
-from resnetx.interconnect.systems.graph import by_node
 from resnetx.interconnect.systems.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedClass
+from resnetx.prediction.scenario import STAGED, Deployment, StagedClass
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.table import TABLE
@@ -55,9 +53,6 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     **dict.fromkeys(("gpu", "cpu", "nic", "pcie"), ("new", "--import")),
     **dict.fromkeys(("like", "switches", "sockets", "uplink"), ("new",)),
 }
-
-
-TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open
 
 
 def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[Any]:
@@ -227,21 +222,7 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
             "collective=allreduce without calibration=, on such GPUs (transport=host makes them so); leave it out"
         )
-    told, gpus, in_node = STAGED[box], len(plan.devices), max(map(len, by_node(plan.system, plan.devices)))
-    network_Bps = deployment.network_Bps(plan.devices)
-    ratios = {
-        size: log(told.allreduce_s(size, gpus, in_node, network_Bps) / plan.cost(size).time_s) for size in TOLD_BYTES
-    }
-    law = Calibration(
-        f"staged={box}, {told.source}",
-        STAGED_RATES,
-        SizeCurve(tuple(ratios), tuple(ratios.values())),
-        told.error,
-        told.error,
-        from_bytes=min(TOLD_BYTES),
-    )
-    limited = tuple(replace(algorithm, limit=told.link) for algorithm in plan.algorithms)
-    return replace(plan, algorithms=limited, calibration=law)
+    return told(plan, STAGED[box], f"staged={box}, ")
 
 
 def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranking]:

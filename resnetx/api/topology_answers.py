@@ -4,21 +4,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from math import exp, sqrt
+from math import exp, log, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 from resnetx import progress, table
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import plan
-from resnetx.interconnect.collectives.collective_errors import error_of
+from resnetx.interconnect.collectives.collective_errors import MeasuredError, error_of
+from resnetx.interconnect.collectives.measured import Calibration, SizeCurve
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.subsets import MANY, GpuSubset
 from resnetx.interconnect.pairs import classes, costs
 from resnetx.interconnect.pairs.classes import DescribedPair
 from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.graph import by_node
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import System
+from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedPaths, fastest_paths
 from resnetx.record.topologies import CollectiveCost, GpuChoice, KnownSystem, PairAtSize, PairCosts, Route, SystemLinks
 from resnetx.table import ANSWERS, ONLY_WITH_ALL, Column, as_shown
 from resnetx.units import GBps, number, size_text, to_interval
@@ -56,10 +59,11 @@ class Described:
         if len(self.systems) == 1:
             return [described(*self.systems[0])]
         known = [each for each in (reach_of(*system) for system in self.systems) if each.busbw_Bps]
-        if len(known) < 2:
+        if not known:
             return [f"{len(self.systems)} systems are described; what an all-reduce reaches on them is not known."]
         told = [_Rate(each.busbw_Bps, [f"on {each.system}", _over(each.transport)]) for each in known]
-        return [_compared(f"an all-reduce of {size_text(ALLREDUCED_BYTES)} over all GPUs reaches", BUS, told)]
+        said = _compared(f"an all-reduce of {size_text(ALLREDUCED_BYTES)} over all GPUs reaches", BUS, told)
+        return [said if len(known) == len(self.systems) else f"{said[:-1]}; of the others it is not known."]
 
     def records(self) -> Iterator[SystemLinks]:
         """One for each system."""
@@ -308,9 +312,12 @@ def reach_of(system: System, transport: Transport) -> Reach:
     rates_Bps = [paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2)]
     reach = reach._replace(fast_Bps=max(rates_Bps), slow_Bps=min(rates_Bps))
     try:
-        cost = plan.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
+        planned = plan.plan(system, "allreduce", range(count), transport=transport)
     except ConfigError:  # a rate that its file does not know
         return reach
+    if is_undecided(planned):
+        return reach
+    cost = planned.cost(ALLREDUCED_BYTES)
     return reach._replace(busbw_Bps=cost.busbw_Bps, limit=cost.limiting_link)
 
 
@@ -552,16 +559,16 @@ def _pair_at_size(machine: System, way: DescribedPair, size_bytes: int) -> PairA
 def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
     """What a plan costs at a size."""
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
-    rings = drawings.rings_of(plan, cost)
+    rings, is_open = drawings.rings_of(plan, cost), _is_open(plan, error)
     return CollectiveCost(
         **table.fields(plan, "collective", "library", "transport", "launch_mode"),
         **table.fields(cost, "algorithm", "limiting_link"),
         system=plan.system.name,
         devices=list(plan.devices),
         size_bytes=size_bytes,
-        time_s=None if error.open else cost.time_s,
-        algbw_Bps=None if error.open else cost.algbw_Bps,
-        busbw_Bps=None if error.open else cost.busbw_Bps,
+        time_s=None if is_open else cost.time_s,
+        algbw_Bps=None if is_open else cost.algbw_Bps,
+        busbw_Bps=None if is_open else cost.busbw_Bps,
         rings=[list(ring.order) for ring in rings],
         ring_Bps=[ring.bandwidth_Bps for ring in rings],
         calibration=None if plan.calibration is None else plan.calibration.source,
@@ -569,14 +576,56 @@ def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
         error=error.mean if error.known else None,
         error_q90=error.q90 if error.known else None,
         error_source=error.source,
-        interval_s=[cost.time_s * exp(-error.q90), cost.time_s * exp(error.slowest)] if error.points else None,
-        open=closing_command(plan, size_bytes) if error.open else "",
+        interval_s=_interval_s(plan, size_bytes, error),
+        open=closing_command(plan, size_bytes) if is_open else "",
     )
+
+
+def _is_open(plan: CollectivePlan, error: MeasuredError) -> bool:
+    """Whether a time has two ends and no point: its error is too wide, or how its GPUs share the host is not known."""
+    return error.open or is_undecided(plan)
+
+
+def is_undecided(plan: CollectivePlan) -> bool:
+    """Whether GPUs are no peers, and nothing was told or measured of their paths through the host."""
+    return plan.no_peers and plan.calibration is None
+
+
+def _interval_s(plan: CollectivePlan, size_bytes: int, error: MeasuredError) -> list[float] | None:
+    """What 90 % lie within; of an undecided all-reduce from a path for each GPU to one for all. None: not known."""
+    low_s = high_s = plan.cost(size_bytes).time_s
+    if is_undecided(plan) and plan.collective == "allreduce" and size_bytes >= TOLD_BYTES[0]:
+        bus_Bps = Deployment(plan.system, plan.library, plan.transport).bus_Bps
+        fast, slow = (told(plan, law, "") for law in (fastest_paths(bus_Bps), STAGED["shared"]))
+        low_s, high_s, error = fast.cost(size_bytes).time_s, slow.cost(size_bytes).time_s, error_of(slow, size_bytes)
+    return [low_s * exp(-error.q90), high_s * exp(error.slowest)] if error.points or is_undecided(plan) else None
+
+
+TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open
+
+
+def told(plan: CollectivePlan, law: StagedPaths, how: str) -> CollectivePlan:
+    """An all-reduce through the host as a law of paths has it, instead of what is described."""
+    gpus, in_node = len(plan.devices), max(map(len, by_node(plan.system, plan.devices)))
+    network_Bps = Deployment(plan.system, plan.library, plan.transport).network_Bps(plan.devices)
+    ratios = {
+        size: log(law.allreduce_s(size, gpus, in_node, network_Bps) / plan.cost(size).time_s) for size in TOLD_BYTES
+    }
+    calibration = Calibration(
+        f"{how}{law.source}",
+        STAGED_RATES,
+        SizeCurve(tuple(ratios), tuple(ratios.values())),
+        law.error,
+        law.error,
+        from_bytes=min(TOLD_BYTES),
+    )
+    limited = tuple(replace(algorithm, limit=law.link) for algorithm in plan.algorithms)
+    return replace(plan, algorithms=limited, calibration=calibration)
 
 
 def explained(plan: CollectivePlan, size_bytes: int) -> list[str]:
     """Why a size costs what it costs; of an open one, what decides."""
-    if not error_of(plan, size_bytes).open:
+    if not _is_open(plan, error_of(plan, size_bytes)):
         return plan.explain(size_bytes)
     return [*plan.why(size_bytes), f"Open: `{closing_command(plan, size_bytes)}` decides."]
 
@@ -584,5 +633,6 @@ def explained(plan: CollectivePlan, size_bytes: int) -> list[str]:
 def closing_command(plan: CollectivePlan, size_bytes: int) -> str:
     """The bench that tells what an open size takes: between two others, so that its own error is known."""
     nodes = f" nodes={plan.system.nodes}" * (plan.system.nodes > 1)
+    forced = f" transport={plan.transport}" * (plan.transport != "auto")
     sizes = ",".join(size_text(size).replace(" ", "") for size in (size_bytes // 4, size_bytes, 4 * size_bytes) if size)
-    return f"resnetx bench{nodes} collective={plan.collective} gpus={len(plan.devices)} size={sizes}"
+    return f"resnetx bench{nodes} collective={plan.collective} gpus={len(plan.devices)} size={sizes}{forced}"

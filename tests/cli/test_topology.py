@@ -597,6 +597,19 @@ def test_the_class_of_a_box_without_peers_is_understood(capsys, box, time_s):
     assert "transport=host makes them so" in capsys.readouterr().err
 
 
+def test_a_box_without_peers_whose_class_is_not_told_has_two_ends_and_no_point(run):
+    """17.1 ms were said of 64 MiB, where the classes take 24 and 146."""
+    asked = ("pcie-a100", "transport=host", "collective=allreduce", "size=64MiB", "--json")
+    (untold, shared, own) = (
+        json.loads(run(*asked, *told)[1]) for told in ((), ("staged=shared",), ("staged=per-gpu",))
+    )
+    assert untold["time_s"] is untold["busbw_Bps"] is None
+    assert untold["interval_s"][1] == pytest.approx(shared["interval_s"][1])
+    assert untold["interval_s"][0] < own["interval_s"][0]
+    assert untold["open"].startswith("resnetx bench ") and untold["open"].endswith(" transport=host")
+    assert "?" in run("gce-k80x8,dgx1-p100")[1]
+
+
 def test_one_gpu_among_several_numbers_is_left_out_of_a_collective(run):
     status, out, err = run("gx8", "collective=allreduce", "gpus=1..3", "size=1MiB")
     assert (status, err) == (0, "gpus=1: one GPU sends nothing; left out\n")

@@ -289,8 +289,7 @@ def _launch_q90(plan: "CollectivePlan", size_bytes: float) -> float:
     """What launches vary by from host to host, where one process may start all GPUs and they decide; else 0."""
     if plan.launch_mode == "process-per-gpu":
         return 0.0
-    by_one = plan.launched_by("one-process").fastest(size_bytes)
-    return table().launch_q90 if by_one.launch_decides(size_bytes) else 0.0
+    return table().launch_q90 if plan.launch_decides(size_bytes) else 0.0
 
 
 def _at_least(error: MeasuredError, q90: float) -> MeasuredError:

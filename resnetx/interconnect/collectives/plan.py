@@ -134,6 +134,10 @@ class CollectivePlan:
         """ln of what a size takes at most, if nobody told who starts the GPUs, over what is said; 0: it is told."""
         return 0.0 if self.launch_mode else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
 
+    def launch_decides(self, size_bytes: float) -> bool:
+        """Whether who starts the GPUs makes a difference to what the library runs."""
+        return self.launched_by("process-per-gpu").fastest(size_bytes).launch_decides(size_bytes)
+
     @cached_property
     def spans_nodes(self) -> bool:
         """Whether its GPUs are in several nodes: else it is as in a system of one."""

@@ -225,7 +225,7 @@ def _started_alike(plan: CollectivePlan, point: PublishedTime, least_s: float) -
         return True
     if mode == "one-process" and point.time_s < STARTED * least_s:
         return False
-    return not plan.launched_by("one-process").fastest(point.size_bytes).launch_decides(point.size_bytes)
+    return not plan.launch_decides(point.size_bytes)
 
 
 def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calibration:
