@@ -39,7 +39,7 @@ from resnetx.prediction.scenario import Point
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.prediction.step import COPY_SHARE, LEAST_COMPUTE, Compute, LayerTime, Step, columns
 from resnetx.prediction.traced_step import elsewhere, is_cpu_of, is_own_host, of_trace, recomputing, replayed_step_of
-from resnetx.record.prediction import UNCHECKED, Origin, PredictionInput, measured_on
+from resnetx.record.prediction import HARDLY, UNCHECKED, Origin, PredictionInput, measured_on
 from resnetx.request import Request
 from resnetx.units import CPU, Unit, si
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
@@ -285,7 +285,7 @@ def _launching(step: LaunchedStep) -> str:
     note = f"; its host takes {host.text(step.time_s * (1 + step.slower))}{by} to launch a step"
     if host.waits or step.level < 2:
         return note
-    return f"{note}, so that below {step.level:,.0f} images per GPU a step gets hardly shorter"
+    return f"{note}, {HARDLY}{step.level:,.0f} images per GPU a step gets hardly shorter"
 
 
 def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec) -> Compute:

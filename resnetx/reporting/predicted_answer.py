@@ -17,7 +17,7 @@ import msgspec
 
 from resnetx import units
 from resnetx.record.comparisons import Estimate
-from resnetx.record.prediction import AS_IF, COMPUTE, Domain, PartName, PredictedPoint, Prediction
+from resnetx.record.prediction import AS_IF, COMPUTE, HARDLY, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
 from resnetx.request import settings_label, varying_settings
@@ -562,8 +562,10 @@ def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
     lost = sorted((name for name in shares if name != "useful" and shares[name]), key=lambda name: -shares[name])
     named = point.limited_by == "communication" and (room is None or lost[:1] == ["communication"])
     link = f" ({point.limiting_link})" if point.limiting_link and named else ""
+    below = point.compute_note.partition(HARDLY)[2].partition(" a step ")[0] if point.limited_by == "host" else ""
+    why = {"communication": link, "launching": f" (below {below})" * bool(below)}
     texts = {
-        name: f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
+        name: f"{shares[name]} {PARTS[name]}{why.get(name, '')}"
         if shares[name] > 0
         else f"{-shares[name]} gained: less {LESS.get(name, PARTS[name])}"
         for name in lost
@@ -625,7 +627,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     domains = [domain for domain in made.domains if _is_of(domain, kinds)]
     given = all(point.compute_source in ("stated", "measured") for point in able)
     # Published batches grow with the GPUs: how a rate changes with the batch has errors of its own.
-    smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
+    smaller = any(_of_a_smaller_batch(point) for point in able)
     if smaller:
         read = "images decoded" if any(kind.endswith("a loader of JPEG files") for kind in kinds) else "input prepared"
         sentences += [
@@ -675,6 +677,12 @@ def is_scaling(domain: Domain) -> bool:
 
 def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
+
+
+def _of_a_smaller_batch(point: PredictedPoint) -> bool:
+    """Whether its step is that of a batch whose rate was not stated."""
+    is_known = point.compute_note.startswith(f"one {unit_of_point(point)} does ")
+    return point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 and not is_known
 
 
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for

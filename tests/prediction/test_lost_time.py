@@ -5,7 +5,7 @@ import pytest
 
 import resnetx
 from resnetx.record.prediction import TimePart
-from resnetx.reporting.predicted_answer import percents, time_of_each
+from resnetx.reporting.predicted_answer import percents, predicted_curves, sure, time_of_each
 
 
 def parts(point):
@@ -67,6 +67,24 @@ def test_a_short_line_names_communication_and_every_large_loss():
     said = time_of_each(msgspec.structs.replace(point, parts=parts_of), 60)
     assert said.startswith("56% useful | 15 smaller batches | 13 ")
     assert " | 7 launching" in said and " | 3 exposed communication" in said and said.endswith(" | 6 other")
+
+
+def test_the_batch_below_which_more_gpus_buy_nothing_stands_beside_what_its_host_takes():
+    given = {"model": "resnet50", "precision": "fp16", "systems": ["dgx-a100"]}
+    eight = predicted(**given, gpus=[1, 8], rate={256: 2470})[-1]
+    assert eight.limited_by == "host"
+    assert " launching (below 100 images per GPU) |" in time_of_each(eight)
+    large = predicted(**given, gpus=[1, 8], rate={256: 2470}, batch_size=2048)[-1]
+    assert "(below " not in time_of_each(large)
+
+
+@pytest.mark.parametrize(("rate", "is_said"), [({256: 2470}, True), ({256: 2470, 32: 1700}, False)])
+def test_errors_at_an_eighth_of_a_batch_are_said_where_its_rate_is_not_known(rate, is_said):
+    asked = {"model": "resnet50", "batch_size": 256, "precision": "fp16", "gpus": [1, 8], "input": "synthetic"}
+    made = resnetx.predict(systems=["dgx-a100"], rate=rate, **asked)
+    told = " ".join(sure(made, predicted_curves(made.points)))
+    assert ("an eighth of a batch" in told) == is_said
+    assert "3.0%" in told
 
 
 def test_an_update_that_is_shared_out_is_a_gain_in_words():
