@@ -630,7 +630,12 @@ def test_validation_holds(capsys, monkeypatch):
         (["systems=gx8", "devices=[0,0]", "gpus=2"], "devices=[0, 0]: expected different GPU ids, 0 or more"),
         (["systems=gx8", "devices=[0,1]", "gpus=4"], "devices=[0, 1]: expected 4 GPU ids"),
         (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
-        (["systems=gx8", "framework=torch"], "framework=torch: no framework has that name. Known: caffe-mpi"),
+        (["systems=gx8", "framework=keras"], "framework=keras: no framework has that name. Known: caffe-mpi"),
+        (
+            ["systems=gx8", "framework=torch"],
+            "framework=torch: PyTorch, as Horovod, is predicted without it; leave it out",
+        ),
+        (["systems=gx8", "strategy=dp"], "strategy=dp: no such strategy (torch.nn.DataParallel is not modelled; Dis"),
         (["systems=gx8", "framework=[]"], "framework=[]: expected one of caffe-mpi"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected at least 1"),
         (["systems=gx8", "clock=0"], "clock=0: expected more than 0"),
