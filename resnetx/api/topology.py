@@ -31,7 +31,7 @@ from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import STAGED, Deployment, StagedClass
+from resnetx.prediction.scenario import STAGED, Deployment, StagedClass, on_bus
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.table import TABLE
@@ -222,7 +222,7 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
             "collective=allreduce without calibration=, on such GPUs (transport=host makes them so); leave it out"
         )
-    return told(plan, STAGED[box], f"staged={box}, ")
+    return told(plan, on_bus(STAGED[box], deployment.bus_Bps), f" with staged={box}")
 
 
 def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranking]:

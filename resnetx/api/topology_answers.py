@@ -592,13 +592,15 @@ def is_undecided(plan: CollectivePlan) -> bool:
 
 
 def _interval_s(plan: CollectivePlan, size_bytes: int, error: MeasuredError) -> list[float] | None:
-    """What 90 % lie within; of an undecided all-reduce from a path for each GPU to one for all. None: not known."""
-    low_s = high_s = plan.cost(size_bytes).time_s
+    """What 90 % lie within; None: not known. Of an undecided all-reduce from a path for each GPU to one for all."""
+    ends = [plan, plan]
     if is_undecided(plan) and plan.collective == "allreduce" and size_bytes >= TOLD_BYTES[0]:
         bus_Bps = Deployment(plan.system, plan.library, plan.transport).bus_Bps
-        fast, slow = (told(plan, law, "") for law in (fastest_paths(bus_Bps), STAGED["shared"]))
-        low_s, high_s, error = fast.cost(size_bytes).time_s, slow.cost(size_bytes).time_s, error_of(slow, size_bytes)
-    return [low_s * exp(-error.q90), high_s * exp(error.slowest)] if error.points or is_undecided(plan) else None
+        ends = [told(plan, law, "") for law in (fastest_paths(bus_Bps), STAGED["shared"])]
+    elif not (error.points or is_undecided(plan)):
+        return None
+    (low_s, fast), (high_s, slow) = ((end.cost(size_bytes).time_s, error_of(end, size_bytes)) for end in ends)
+    return [low_s * exp(-fast.fastest), high_s * exp(slow.slowest)]
 
 
 TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open
@@ -612,12 +614,13 @@ def told(plan: CollectivePlan, law: StagedPaths, how: str) -> CollectivePlan:
         size: log(law.allreduce_s(size, gpus, in_node, network_Bps) / plan.cost(size).time_s) for size in TOLD_BYTES
     }
     calibration = Calibration(
-        f"{how}{law.source}",
+        f"rates of one box{how}, results/published/staged.yaml",
         STAGED_RATES,
         SizeCurve(tuple(ratios), tuple(ratios.values())),
         law.error,
         law.error,
         from_bytes=min(TOLD_BYTES),
+        faster=law.faster,
     )
     limited = tuple(replace(algorithm, limit=law.link) for algorithm in plan.algorithms)
     return replace(plan, algorithms=limited, calibration=calibration)

@@ -67,10 +67,16 @@ class MeasuredError:
     scope: Scope = "system"
     held_out: bool = False  # of points that calibrate the plan, each predicted from the others
     one_flow: float = 0.0  # ln of how many times as long it takes if a TCP flow carries less than its network
+    faster: float = 0.0  # ln of how many times as short it may be, where that is more than `q90`
+
+    @property
+    def fastest(self) -> float:
+        """ln of how many times as short as predicted a time may be."""
+        return max(self.q90, self.faster)
 
     @property
     def slowest(self) -> float:
-        """ln of how many times as long as predicted a time may be; as short, by `q90` alone."""
+        """ln of how many times as long as predicted a time may be."""
         return self.q90 + self.one_flow
 
     @property
@@ -101,7 +107,9 @@ class MeasuredError:
         if not self.known:
             return f"Error not known: {self.source}; 90% within {self.q90:.0%}.{self.flow_text}"
         of = "each left out of the fit, of" if self.held_out else "mean of"
-        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90% within {self.q90:.1%}.{self.flow_text}"
+        or_faster = f", or {exp(self.faster):.1f} times as fast" * (self.faster > self.q90)
+        off = f"Off by {self.mean:.1%} ({of} {self.points} {self.source})"
+        return f"{off}, 90% within {self.q90:.1%}{or_faster}.{self.flow_text}"
 
 
 def is_open(q90: float) -> bool:
@@ -262,7 +270,12 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     calibration, band = plan.calibration, bisect_right(BANDS_BYTES, size_bytes)
     if calibration is not None and calibration.judged and calibration.covers(size_bytes):
         held_out = MeasuredError(
-            calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
+            calibration.held_out_error,
+            calibration.held_out_q90,
+            calibration.points,
+            calibration.source,
+            held_out=True,
+            faster=calibration.faster,
         )
         return _at_least(held_out, _launch_q90(plan, size_bytes) if calibration.elsewhere else 0.0)
     if calibration is None and plan.no_peers:

@@ -65,6 +65,7 @@ class Calibration:
     held_out_error: float  # mean |ln(predicted / measured)|; nan where no size could be held out
     held_out_q90: float  # that 90 % of these errors are within
     from_bytes: float = 0.0  # it says nothing of smaller sizes
+    faster: float = 0.0  # ln of how many times as fast sizes may be, where that is more than these errors
 
     def covers(self, size_bytes: float) -> bool:
         """Whether it corrects sizes like this."""
