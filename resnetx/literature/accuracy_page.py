@@ -1,10 +1,12 @@
 """`docs/accuracy.md`: how far off predictions were of every published rate, and which figures were fitted to what."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import log
+from statistics import fmean
 
 from resnetx.interconnect.collectives import collective_errors
-from resnetx.literature import collectives, training
+from resnetx.literature import collectives, scaling_check, training
 from resnetx.literature.collectives import CollectiveRow
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import cases
@@ -17,6 +19,8 @@ from resnetx.prediction.scaling import ANY, ONE_NODE, KindError, scaling_errors
 from resnetx.table import GENERATED, table
 from resnetx.units import off_by
 
+FEW = 16  # samples
+LOSSES = ((0.3, "over 30 %"), (0.15, "15 to 30 %"), (0.1, "10 to 15 %"))
 LOST = 0.9  # of linear scaling: what is below it loses
 
 HEAD = f"""# Accuracy of predictions
@@ -31,10 +35,10 @@ known while the model was written. `resnetx predict --validate --all` prints eac
 
 - **open**: rates that nothing determines but two ends. They have no error; **held** counts the ends.
 - **mean**, **worst**: error of the predicted rate, as |ln(predicted / measured)|.
-- **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate), the simplest
-  prediction there is, on the same rates.
+- **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate; between two: of the
+  line between their steps), the simplest prediction there is, on the same rates.
 - **five constants**: mean error of that times the median efficiency of all other rates of these tables on as many GPUs,
-  with the same left out.
+  with the same left out (of one batch on several GPUs: that of other publishers' such rates).
 - **held**: share of the rates within the predicted 90 % interval; **half**: its mean half width, as a logarithm.
 - **score**: the mean width of the intervals, and 20 times what they miss by (Winkler; less is better), beside those of
   the rivals, whose intervals are what nine of ten of their own errors on other systems are within.
@@ -146,6 +150,8 @@ def page() -> str:
         "",
         _constants(),
         "",
+        _smallest(),
+        "",
         "## By kind",
         "",
         *_groups("published figures", training.summaries(rows)),
@@ -211,10 +217,18 @@ def _constants() -> str:
     return f"With nothing left out, the five constants are {each} GPUs."
 
 
+def _smallest() -> str:
+    few = [row for row in scaling_check.judged() if row.pair.batch <= FEW]
+    off, linear = fmean(abs(row.log_error) for row in few), fmean(abs(row.linear_error) for row in few)
+    rates_of = f"{len(few)} rates are of {FEW} samples or fewer"
+    return f"At an eighth of a batch, {rates_of}: {off:.1%} off (linear {linear:.1%})."
+
+
 def _losing(rows: Sequence[TrainingRow]) -> list[str]:
     known = [row for row in rows if row.group.startswith((training.FROM_ONE, training.NO_PEERS))]
     losing = [row for row in known if row.predicted and row.linear and row.measured < LOST * row.linear]
-    groups = {summary.group: summary for summary in training.summaries(losing)}
+    by_loss = [replace(row, group=_loss(row)) for row in losing]
+    groups = [*training.summaries(losing), *sorted(training.summaries(by_loss), key=lambda of: of.group)]
     cells = (
         [
             summary.about,
@@ -225,9 +239,15 @@ def _losing(rows: Sequence[TrainingRow]) -> list[str]:
             _percent(summary.worst_error),
             _percent(summary.held),
         ]
-        for summary in groups.values()
+        for summary in groups
     )
     return table(["published figures", "rows", "mean", "linear", "five constants", "worst", "held"], cells)
+
+
+def _loss(row: TrainingRow) -> str:
+    """How much of linear scaling a rate loses, as a band."""
+    lost = 1 - row.measured / (row.linear or row.measured)
+    return f"all of these that lose {next(text for least, text in LOSSES if lost > least)}"
 
 
 def _lab() -> list[str]:

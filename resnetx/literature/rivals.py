@@ -1,7 +1,8 @@
 """The simplest predictions of rates of several GPUs, beside which the model is judged, and how intervals score.
 
 - linear: GPUs times the rate of one.
-- five constants: that, times the median efficiency of all other published rates on as many GPUs.
+- five constants: that, times the median efficiency of all other published rates on as many GPUs (of one global batch
+  those of one global batch by other publishers).
 
 Neither knows a link. As of the model, the system of a rate is left out (of several nodes the program); each rival's
 interval is what nine of ten of its own errors of the others were within.
@@ -19,7 +20,7 @@ import numpy as np
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.interconnect.systems import paths
-from resnetx.literature.scaling_check import ScalingCase
+from resnetx.literature.scaling_check import ScalingCase, StrongCase
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.scaling import FEWEST_POINTS, LEVEL, ScalingKind
 
@@ -72,7 +73,13 @@ class Rivals:
         return Rival(predicted, predicted * exp(low), predicted * exp(high))
 
 
-def median_efficiencies(cases: Iterable[ScalingCase]) -> dict[int, float]:
+def of_one_batch(case: StrongCase, cases: Iterable[StrongCase]) -> float:
+    """The same of one global batch on several GPUs, samples/s; `cases`: all that are published."""
+    constants = median_efficiencies(other for other in cases if other.of.source != case.of.source)
+    return case.linear * _efficiency(case.gpus, constants)
+
+
+def median_efficiencies(cases: Iterable[ScalingCase | StrongCase]) -> dict[int, float]:
     """By the number of GPUs."""
     efficiencies: dict[int, list[float]] = {}
     for case in cases:

@@ -315,11 +315,17 @@ LEAST, MOST = 6.0, 10.7  # of the two batches' ratio: around eight, with as many
 
 @dataclass(frozen=True)
 class BatchPair:
-    """Two batches of a series; the smaller one's step is predicted."""
+    """A batch of a series, whose step is predicted, and a larger one with a rate that is given, or two others."""
 
     of: StepSeries
     batch: int
-    given: int  # the larger batch, whose rate is given
+    given: int
+    smaller: int | None = None
+
+    @property
+    def known(self) -> dict[int, float]:
+        """What is given: samples/s, by batch."""
+        return {batch: self.of.samples_per_s[batch] for batch in (self.smaller, self.given) if batch is not None}
 
     @property
     def measured_s(self) -> float:
@@ -327,8 +333,11 @@ class BatchPair:
 
     @property
     def proportional_s(self) -> float:
-        """The rival: the step in proportion to the batch."""
-        return self.batch / self.of.samples_per_s[self.given]
+        """The rival: the step in proportion to the batch; between two, on the line between theirs."""
+        small = self.smaller or 0
+        small_s = small / self.of.samples_per_s[small] if small else 0.0
+        steps_s = self.given / self.of.samples_per_s[self.given] - small_s
+        return small_s + steps_s * (self.batch - small) / (self.given - small)
 
     def predicted(self) -> LaunchedStep:
         decoding = self.of.input == "loader"
@@ -339,7 +348,7 @@ class BatchPair:
             decoding=decoding,
             rating=self.of.rating,
         )
-        rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
+        rates = StatedRates(tuple(self.known.items()), "stated", self.of.source, error=0.0)
         return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=decoding)
 
 
@@ -355,9 +364,27 @@ class JudgedPair:
         """ln(predicted / measured), of the time."""
         return math.log(self.step.time_s / self.pair.measured_s)
 
+    @property
+    def linear_error(self) -> float:
+        """The same of the rival."""
+        return math.log(self.pair.proportional_s / self.pair.measured_s)
+
 
 def judged() -> list[JudgedPair]:
     return [JudgedPair(pair, pair.predicted()) for pair in pairs()]
+
+
+def judged_between() -> list[JudgedPair]:
+    """Each batch that lies between two others of which one is about eight times the other."""
+    ends = ((of, low, high) for of in steps_series() for low in of.samples_per_s if (high := _eightfold(of, low)))
+    found = (BatchPair(of, batch, high, low) for of, low, high in ends for batch in of.samples_per_s)
+    return [JudgedPair(pair, pair.predicted()) for pair in found if (pair.smaller or 0) < pair.batch < pair.given]
+
+
+def _eightfold(of: StepSeries, batch: int) -> int | None:
+    """The batch that is nearest to eight times this one; None: none is near."""
+    larger = [given for given in of.samples_per_s if LEAST <= given / batch <= MOST]
+    return min(larger, key=lambda given: (abs(math.log(given / batch / 8)), given), default=None)
 
 
 def pairs() -> Iterator[BatchPair]:
@@ -365,15 +392,10 @@ def pairs() -> Iterator[BatchPair]:
     seen = set()
     for of in steps_series():
         for batch in of.samples_per_s:
-            larger = [
-                (abs(math.log(given / batch / 8)), given)
-                for given in of.samples_per_s
-                if LEAST <= given / batch <= MOST
-            ]
-            key = (of.what, of.source, batch)
+            key, larger = (of.what, of.source, batch), _eightfold(of, batch)
             if larger and key not in seen:
                 seen.add(key)
-                yield BatchPair(of, batch, min(larger)[1])
+                yield BatchPair(of, batch, larger)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
-from resnetx.literature.rivals import Rivals, interval_score
+from resnetx.literature.rivals import Rivals, interval_score, of_one_batch
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import unfitted_rates
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
@@ -45,6 +45,7 @@ UNFITTED = (
     f"{ONE_GPU}: half precision, of a generation without a roofline of its own; its interval was counted on these"
 )
 SMALLER = "one GPU, from its rate at about 8 times the batch"
+BETWEEN = "one GPU, between its rates at a batch and at about 8 times that"
 STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
 _PARALLEL = "; what going parallel costs was chosen on these"
@@ -71,6 +72,7 @@ FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rat
 QUESTIONS = (
     ONE_BATCH := "one batch on several GPUs",
     EIGHTH := "one GPU, an eighth of a batch",
+    INSIDE := "one GPU, between two batches",
     PEERS := "several GPUs of one node",
     DECODED := "one node, JPEG files decoded",
     UNEVEN := "one node, samples uneven",
@@ -236,7 +238,7 @@ def summaries(rows: Sequence[TrainingRow], by: Literal["group", "question"] = "g
 
 def off(rows: Sequence[TrainingRow]) -> str:
     """How far off rates are that are predicted from one rate, in the mean, as a sentence without its end."""
-    rated = [row for row in rows if row.linear and row.predicted is not None and row.question != RATED]
+    rated = [row for row in rows if row.linear and row.predicted is not None and row.question not in (RATED, INSIDE)]
     (found,) = summaries([replace(row, group="") for row in rated])
     return (
         f"Given the rate of one GPU, training is predicted {_share(found.mean_error)} off in the mean, where in "
@@ -363,22 +365,22 @@ def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
 
 
 def _steps() -> Iterator[TrainingRow]:
-    """Steps of one GPU at about an eighth of the batch whose rate is given."""
-    for row in scaling_check.judged():
+    """Steps of one GPU at about an eighth of the batch whose rate is given, and between two of which one is that."""
+    for row in (*scaling_check.judged(), *scaling_check.judged_between()):
         pair, step_s = row.pair, row.step.time_s
+        question, group = (EIGHTH, SMALLER) if pair.smaller is None else (INSIDE, BETWEEN)
         measured = pair.of.samples_per_s[pair.batch]
         predicted = pair.batch / step_s
         yield TrainingRow(
-            question=EIGHTH,
-            group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}"
-            + _CHOSEN * (pair.of.source == CHOSEN_ON),
+            question=question,
+            group=f"{group}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}" + _CHOSEN * (pair.of.source == CHOSEN_ON),
             source=pair.of.text,
             system=pair.of.gpu,
             library=None,
             what=f"{pair.of.network}, batch {pair.batch}, {pair.of.precision or 'precision not stated'}",
             gpus=1,
             unit="samples/s",
-            given=f"{pair.of.samples_per_s[pair.given]:g} samples/s at batch {pair.given}",
+            given=", ".join(f"{rate:g} samples/s at batch {batch}" for batch, rate in pair.known.items()),
             measured=measured,
             predicted=predicted,
             error=predicted / measured - 1,
@@ -416,7 +418,8 @@ def _unfitted() -> Iterator[TrainingRow]:
 
 def _strong() -> Iterator[TrainingRow]:
     """One global batch on several GPUs."""
-    for case in scaling_check.strong_cases():
+    cases = list(scaling_check.strong_cases())
+    for case in cases:
         iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
         predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
         yield TrainingRow(
@@ -438,6 +441,7 @@ def _strong() -> Iterator[TrainingRow]:
             low=samples / longest_s,
             high=samples / shortest_s,
             linear=case.linear,
+            five_constants=of_one_batch(case, cases),
         )
 
 

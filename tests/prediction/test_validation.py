@@ -287,3 +287,13 @@ def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
     judged = [row for row in rows if row.group.startswith(SHARED)]
     assert len(judged) == len(given)
     assert all(row.held and abs(row.log_error) < 0.09 for row in judged)
+
+
+def test_strong_scaling_comes_first_beside_a_table_and_a_line(rows):
+    """One batch on several GPUs, an eighth of a batch, and between two batches of which one is about that."""
+    strong, eighth, inside, *_ = summaries(rows, "question")
+    assert [summary.group for summary in (strong, eighth, inside)] == list(QUESTIONS[:3])
+    assert strong.mean_error <= 0.16 and strong.mean_error < strong.five_constants_error / 2
+    assert eighth.mean_error <= 0.13 and eighth.five_constants_error is None
+    assert (inside.rows, inside.mean_error) == (175, pytest.approx(inside.linear_error, abs=0.002))
+    assert inside.mean_error <= 0.04 and 0.85 <= inside.held <= 0.95
