@@ -1,7 +1,7 @@
 """Studies, benches or systems side by side, or a prediction with the study that checks it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -324,6 +324,11 @@ def _kept(found: Compared, out: object) -> Compared:
 
         folder, made = Path(str(out)), found.record
         drawings.store_record(folder, record_file(made.kind, folder), made)
-        of_systems = pages.of_comparison(made, found.prediction) if isinstance(made, SystemComparison) else None
-        pages.store(of_systems or pages.part_of(made), folder)
+        part = pages.part_of(made)
+        if isinstance(made, SystemComparison):
+            from resnetx.literature.explanations import advantages
+
+            part = pages.of_comparison(made, found.prediction)
+            part = replace(part, answer=[*part.answer, *advantages(made.claims)])
+        pages.store(part, folder)
     return found

@@ -17,7 +17,7 @@ from statistics import fmean
 
 import msgspec
 
-from resnetx.literature.claims import Assumption, Claims, check_claims
+from resnetx.literature.claims import Assumption, Claims, check_claims, published
 from resnetx.loading import own_yaml
 from resnetx.record.comparisons import CheckedClaim, Explanation, Outcome, SystemComparison
 from resnetx.settings.files import PUBLISHED
@@ -269,7 +269,14 @@ def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
 # ---- the authors' own hypothesis ------------------------------------------------------------------------------------
 
 
-def advantage(found: Supposed, stated: Claims) -> str:
+def advantages(claims: Iterable[CheckedClaim]) -> list[str]:
+    """What explains the DGX-1's advantage with AlexNet on 8 GPUs, where that is among the statements."""
+    if not any(claim.claim == "Tc9c" for claim in claims):
+        return []
+    return [_advantage(supposed, published("tallent2017")) for supposed in kept().supposed[-1:]]
+
+
+def _advantage(found: Supposed, stated: Claims) -> str:
     """What explains the DGX-1's advantage with AlexNet on 8 GPUs, with the evidence, and what is left."""
     by_id = {claim.id: claim.stated for claim in stated.claims}
     ratio, *rates = (by_id[name] for name in ("Tc9c", "Tc9a", "Tc9b"))

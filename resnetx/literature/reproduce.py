@@ -23,6 +23,7 @@ from resnetx.compose import asked
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.literature import measured
 from resnetx.literature.claims import PAPERS, published
+from resnetx.literature.explanations import advantages
 from resnetx.literature.measured import Measured
 from resnetx.literature.papers import Beside, predicted_beside, record_of
 from resnetx.record import record_file
@@ -79,6 +80,7 @@ def _store(papers: CheckedPapers, figures: "Sequence[Figure]", note: str, folder
 
     drawings.store_record(folder, record_file("checked papers", folder), papers)
     part = pages.of_papers(papers)
+    part = replace(part, answer=[*part.answer, *advantages(papers.claims)])
     pages.store(replace(part, notes=[*part.notes, *[note] * bool(note)], figures=figures), folder)
 
 

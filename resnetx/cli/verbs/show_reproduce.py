@@ -12,7 +12,7 @@ from typing import NamedTuple
 from resnetx.api.answers import papers_answer
 from resnetx.cli import show
 from resnetx.literature.claims import WITHOUT_SETTINGS, published
-from resnetx.literature.explanations import UNEXPLAINED, Causes, advantage, kept, sentence
+from resnetx.literature.explanations import UNEXPLAINED, Causes, advantages, kept, sentence
 from resnetx.record.comparisons import CheckedClaim
 from resnetx.record.literature import CheckedPapers, KindScore, Score
 from resnetx.reporting.compared_systems import counted
@@ -32,8 +32,7 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
         return
     show.say()
     _claim_counts(checked)
-    for supposed in kept().supposed[-1:]:
-        said = advantage(supposed, published("tallent2017"))
+    for said in advantages(checked):
         show.say(said, brief=f"{said.partition(';')[0].rstrip('.')}.")
     if not show.everything():
         return
