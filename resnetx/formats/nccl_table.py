@@ -374,6 +374,12 @@ def _hosts_apart(ranks: Iterable[Rank]) -> Iterator[Rank]:
             yield rank
 
 
+def processes(line: str) -> int | None:
+    """How many a launcher in a line starts; None: there is none, or it does not say."""
+    match = _PROCESSES.search(line) if _LAUNCHER.search(line) else None
+    return int(match[1]) if match else None
+
+
 @dataclass(frozen=True)
 class NcclTestCommand:
     """A test that a line starts, or names; None: it does not say."""
@@ -387,11 +393,11 @@ def command(line: str) -> NcclTestCommand | None:
     if (match := _PROGRAM.search(line)) is None or (match["kind"] == "test" and not match["name"].endswith(_OLD)):
         return None
     before, after = line[: match.start()], match["after"]
-    launched, processes = _LAUNCHER.search(before), _PROCESSES.search(before)
+    launched, started = _LAUNCHER.search(before), processes(before)
     own = [int(option[1]) for option in (_THREADS.search(after), _GPUS.search(after)) if option]
-    if (launched and not processes) or not (own or launched):
+    if (launched and not started) or not (own or launched):
         return NcclTestCommand(match["name"], None)
-    ranks = int(processes[1]) if launched and processes else 1
+    ranks = started or 1
     for each in own:
         ranks *= each
     return NcclTestCommand(match["name"], ranks if ranks > 1 else None)
@@ -601,10 +607,12 @@ class _Reader:
         if self.without_heading and (rows := _headless(self.without_heading)):
             ranks = rank_list(self.ranks, self.in_command, self.in_each_process)
             self.tables.insert(0, NcclTable(rows, self.program, ranks))
-        programs = {table.program for table in self.tables if table.program} | {self.program} - {None}
-        for table in self.tables:
-            if table.program is None and len(programs) == 1:
-                (table.program,) = programs
+        named = [index for index, table in enumerate(self.tables) if table.program]
+        programs = {self.tables[index].program for index in named} or {self.program}
+        if len(programs) == 1:
+            (program,) = programs
+            for table in self.tables[min(named, default=0) :]:  # those above the first name are of another, or of none
+                table.program = program
         return self.tables
 
 

@@ -377,6 +377,13 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
     The host's operations only launch the kernels of a GPU, so that their times say nothing of it.
     """
     if not profile.on_device:
+        if profile.maker == "mtia":
+            raise ConfigError(f"{path}: was taken on MTIA, whose kernels are not read; expected GPUs, or CPUs")
+        if profile.launched:
+            raise ConfigError(
+                f"{path}: its operations launched kernels on a GPU, and it has none of them; profile with "
+                "ProfilerActivity.CUDA too, and export with export_chrome_trace"
+            )
         if device != CPU:
             given = "" if device is None else f", and device={device} is one"
             raise ConfigError(

@@ -218,6 +218,13 @@ def test_several_files_of_one_machine_are_joined(made):
         made(named)
 
 
+def test_nvlinks_that_a_file_leads_back_to_their_own_gpu_are_said():
+    one = '<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0" class="0x030200"><gpu dev="0">'
+    one += '<nvlink target="0001:00:00.0" count="12" tclass="0x030200"/></gpu></pci></cpu></system>'
+    unknown = survey_of(FILE, one).unknown
+    assert "where NVLinks of gpu0 lead: the source says to gpu0 itself" in unknown
+
+
 def test_the_xml_of_hwloc_becomes_a_system(made):
     machine, written = made(HWLOC)
     assert paths.connectivity(machine) == [["X", "PIX"], ["PIX", "X"]]

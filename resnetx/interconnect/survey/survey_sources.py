@@ -535,7 +535,9 @@ def _nvlinks(
                 switched[index] += end.count
             elif end.to_cpu:
                 host[index] += end.count
-            elif end.target in number and number[end.target] != index:
+            elif number.get(end.target) == index:
+                lost.append(f"where NVLinks of gpu{index} lead: the source says to gpu{index} itself")
+            elif end.target in number:
                 ends[index, number[end.target]] += end.count
             else:
                 lost.append(f"where NVLinks of gpu{index} lead: the source has no {end.target}")
