@@ -137,7 +137,9 @@ def _status(status: int) -> str:
 # Blanks behind a label stay, as columns are aligned by them.
 
 _ENTITY = re.compile(r"&(?:lt|gt|amp|nbsp|quot|#\d{1,6});")
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\^_])")  # ECMA-48, colours
+_ESCAPE = re.compile(  # ECMA-48; colours whose first letter is lost, too
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\^_])|(?:␛|\^\[)?\[\d{1,3}(?:;\d{1,3}){0,4}m"
+)
 _INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff]")
 _DAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -457,6 +459,7 @@ _MARKS = (
     (r"^data_size\(Bytes\)", "hccl_test: collectives of Ascend NPUs"),
     (r"^\s*size\(B\)\s+count\(elems\)", "nccom-test: collectives of AWS Neuron"),
     (r"^\|\s*NvLink Link Status|^\|\s*(?:DCGM Version|Diagnostic)\s*\|", "dcgmi: links that are up, and tests of GPUs"),
+    (r"^\|?\s*payload\s*\|\s*busbw\s*\|", "all_reduce_bench.py: rates of torch's all-reduces, without times"),
     (r"^\|\s*Isolated Network Tests", "GPCNeT: the network of a cluster"),
     (r"^GPU0(?:GPU\d|X)", "nvidia-smi topo -m, without the blanks between its cells; paste it as it was printed"),
     (r"DeepSpeed Flops Profiler", "DeepSpeed's flops profiler, which has no steps"),

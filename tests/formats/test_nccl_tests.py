@@ -74,6 +74,14 @@ def test_a_heading_without_its_mark_and_a_half_that_is_missing(read):
     assert (only.time_s, only.wrong) == (pytest.approx(0.004), 3)
 
 
+def test_columns_that_somebody_left_out_are_not_missed(read):
+    lines = "".join(
+        f"  {size:_}{half('allreduce', 8, size, time_s).rsplit(None, 1)[0]}\n" for size, time_s in TIMES_s.items()
+    )
+    found = read(f"       size    time   algbw   busbw\n        (B)    (us)  (GB/s)  (GB/s)\n{lines}")
+    assert (found.collective, found.gpus, times(found)) == ("allreduce", 8, TIMES_s)
+
+
 def test_a_table_that_became_a_comment_is_read(read):
     text = table("allreduce", 8, TIMES_s)
     assert times(read("".join(f"# {line}\n" for line in text.splitlines()))) == TIMES_s
@@ -440,6 +448,7 @@ def test_a_published_table_whose_values_are_wrong_in_place_alone(read):
         ("        #bytes  #repetitions   t_min[usec]   t_max[usec]   t_avg[usec]  stddev[%]\n", "oneCCL's benchmark"),
         ("seq: (g=0): rw=read, bs=(R) 1024KiB, ioengine=libaio, iodepth=32\n", "fio"),
         ("---- Performance of all_reduce on 8 devices -----\n", "DeepSpeed's ds_bench"),
+        ("| payload |    busbw   |    algbw   |\n|   32KiB |   1.44GBps |   0.82GBps |\n", "all_reduce_bench.py"),
         ("data_size(Bytes):     | aveg_time(us):     | alg_bandwidth(GB/s):\n", "hccl_test"),
         ("     size(B)    count(elems)     type    time(us)\n", "nccom-test"),
         ("+----+\n|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D\n", "dcgmi"),

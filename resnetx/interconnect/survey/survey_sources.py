@@ -111,14 +111,21 @@ def _names_only(said: NvidiaSmi) -> Survey:
 
 
 def _peers(said: NvidiaSmi) -> dict[Pair, bool]:
-    """Pairs that may read and write each other's memory; a matrix that names no capability is taken for it."""
+    """Pairs that may read and write each other's memory; a matrix that names no capability is taken for it.
+
+    p and n say which pairs may be peers over PCIe, and over NVLink: read where nothing says more of a pair.
+    """
     found: dict[Pair, bool] = {}
-    for matrix in said.peers:
-        if matrix.capability in ("", "r", "w", "rw"):
-            number = {gpu: index for index, gpu in enumerate(matrix.gpus)}
-            for (a, b), may in matrix.peers.items():
-                pair = number[a], number[b]
+    for matrix in sorted(said.peers, key=lambda matrix: matrix.capability in ("p", "n")):
+        number = {gpu: index for index, gpu in enumerate(matrix.gpus)}
+        for (a, b), may in matrix.peers.items():
+            pair = number[a], number[b]
+            if matrix.capability in ("", "r", "w", "rw"):
                 found[pair] = found.get(pair, True) and may
+            elif may and matrix.capability in ("p", "n"):
+                found[pair] = found.get(pair, True)
+            elif matrix.capability == "p" and said.topo and said.topo.words.get((a, b), "NV")[:2] != "NV":
+                found.setdefault(pair, False)
     return found
 
 
