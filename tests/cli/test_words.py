@@ -315,6 +315,7 @@ def test_two_systems_are_compared_by_their_names(words, capsys, tmp_path, monkey
         ("collective", ["all_reduce", "broadcast"], ["allreduce", "broadcast"]),
         ("precision", "float32", "fp32"), ("precision", "bfloat16", "bf16"), ("dtype", "half", "fp16"),
         ("copy", "d2h", "to-host"), ("copy", "H2D", "from-host"), ("copy", "p2p", "device"),
+        ("strategy", "DDP", "bucket"), ("strategy", "zero-3", "fsdp"), ("strategy", "fsdp2", "fsdp"),
         ("copy", "fan-out", "fan-out"), ("collective", "nothing", "nothing"), ("out", "d2h", "d2h"),
         ("collective", None, None), ("gpus", 2, 2),
     ],
