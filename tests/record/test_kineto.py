@@ -507,3 +507,16 @@ def test_steps_of_an_accelerator_without_its_kernels_are_not_of_a_cpu(category: 
             device_of(profile, CPU, {}, PROFILE)
     else:
         assert device_of(profile, CPU, {}, PROFILE) == CPU
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("AMD Radeon Graphics", "it says no model: state the GPU with device="),
+        ("Radeon 7900", "so nothing is predicted"),
+    ],
+)
+def test_a_gpu_whose_name_says_no_model_can_be_stated(name: str, sentence: str) -> None:
+    profile = kineto.Profile(kineto.parse(grouped(1, "aten::linear"), PROFILE).times, None, 0, True, gpu=name)
+    with pytest.raises(ConfigError, match=sentence):
+        device_of(profile, None, {"mi250x-gcd": ["AMD Instinct MI250X"]}, PROFILE)

@@ -297,6 +297,8 @@ MOST_OF_OTHERS = 8  # findings of the other hosts of a log
 
 WHAT = "the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, NCCL's XML or debug log, or the XML of lstopo"
 
+OWN = "which `topology --import` reads"  # of a text that is of such a program, and has none of its rows
+
 
 def read_survey(path: Path, gpus: int | None = None, nvlinks: int = 0) -> Survey:
     """What one file says. `gpus`: see `of_tree`; `nvlinks`: of each GPU, 0 where that is not known."""
@@ -343,7 +345,7 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
     if smi_topo.recognised(text):
         return of_nvidia_smi(smi_topo.parse(file, text), nvlinks)
     other = logs.refused(as_it_is)
-    raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
+    raise file.error(f"{other}; expected {WHAT}" if other and OWN not in other else f"expected {WHAT}")
 
 
 def _of_other_hosts(log: nccl_system.NcclLog) -> Iterator[str]:
