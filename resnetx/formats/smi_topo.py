@@ -526,13 +526,12 @@ def _is_of_peers(matrix: DeviceMatrix) -> bool:
 
 
 def _gpu_names(lines: Sequence[str]) -> dict[int, str]:
-    """GPU -> its name; that of plain nvidia-smi may be cut off, and is then none."""
+    """GPU -> its name; that of plain nvidia-smi may be cut off, and ends then in dots."""
     lists = filter(None, map(_LISTED.match, lines))
     listed = {int(gpu): line[2] for line in lists for gpu in line[1].split(",")}
     in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
     in_table = {int(line[1]): line[2] for line in filter(None, map(_IN_TABLE.match, lines))}
-    short = {gpu: "" if name.endswith("...") else name for gpu, name in in_table.items()}
-    return listed or dict(enumerate(in_query)) or short
+    return listed or dict(enumerate(in_query)) or in_table
 
 
 def _names_in_lspci(lines: Sequence[str], gpus: int) -> dict[int, str]:
