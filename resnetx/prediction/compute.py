@@ -403,9 +403,23 @@ def fed(computed: Compute, point: Point, images: int) -> Compute:
     by_server = isinstance(point.workload.strategy, Server)  # whose costs were fitted with them on top
     if rates is None or rates.source != "stated" or by_server or (overlap.input and overlap.host_to_device):
         return every
-    alone = _fed(computed, replace(point, devices=point.devices[:1], batch_size=images), images).step
-    waited_s = alone.host_to_device_s + (0.0 if overlap.input else alone.input_s)
-    return replace(every, step=every.step.slowed(max(1 - waited_s / every.step.compute_s, LEAST_COMPUTE)))
+    alone, step = _fed(computed, replace(point, devices=point.devices[:1], batch_size=images), images).step, every.step
+    read_s, copied_s = 0.0 if overlap.input else alone.input_s, alone.host_to_device_s
+    left = max(1 - (read_s + copied_s) / step.compute_s, LEAST_COMPUTE)
+    return replace(
+        every,
+        step=step.slowed(left),
+        error=every.error / left,  # which are those of the whole step, as the rate has it
+        faster=min(every.best / left, 1 - LEAST_COMPUTE),
+        causes=tuple((min(shorter / left, 1 - LEAST_COMPUTE), longer / left) for shorter, longer in every.causes),
+        reading_error=every.reading_error * _not_in_rate(step.input_s, read_s),
+        copying_error=every.copying_error * _not_in_rate(step.host_to_device_s, copied_s),
+    )
+
+
+def _not_in_rate(time_s: float, known_s: float) -> float:
+    """The share of what input takes that a rate does not have in it: however wrong, the rest stays as it is there."""
+    return max(0.0, 1 - known_s / time_s) if time_s else 1.0
 
 
 def _fed(computed: Compute, point: Point, images: int) -> Compute:
