@@ -194,6 +194,19 @@ def near_name(verb: str, word: str) -> str:
     return meant(word, _known_names(verb), cutoff=0.65)
 
 
+def machine_of(word: str) -> str:
+    """Of a GPU on PCIe in place of a system, "rtx4090" or "8x3090", the command that makes one; "" of other words."""
+    from resnetx.interconnect.systems.system import parts_table
+
+    count, _, name = word.lower().partition("x") if re.match(r"\d+x", word, re.I) else ("4", "", word)
+    if not re.fullmatch(r"(?=.*\d)\w[\w-]*", name) or len(name) < 2:
+        return ""
+    cards = [part for part, gpu in parts_table("gpus").items() if gpu.bus.startswith("pcie") and "sxm" not in part]
+    begun = squeezed(name).removeprefix("rtx")
+    near = [part for part in cards if squeezed(part).removeprefix("rtx").startswith(begun)]
+    return f"resnetx topology new like=pcie-gen5 gpu={min(near, key=len)} gpus={count} out=mine.yaml" if near else ""
+
+
 def _is_on_disk(word: str) -> bool:
     """Whether a file or a folder is called so; of a word that is too long for a name not."""
     return is_file(Path(word)) or is_folder(Path(word))

@@ -1,7 +1,7 @@
 """Systems from what other programs say of machines: wiring, parts, and what is not known."""
 
 import html
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -260,11 +260,29 @@ def test_peers_are_those_that_nvidia_smi_names(made, reach):
         "all": set(combinations(range(4), 2)),
     }
     text = peer_text(lambda a, b: "OK" if (min(a, b), max(a, b)) in pairs[reach] else "TNS")
-    for cpu in (None, "xeon-e5-2698v4", "xeon-e5-2690v3"):  # neither said, refused, nor allowed by the CPU's part
-        machine, _ = made(FOUR, text, gpu="gtx1080ti", cpu=cpu)
+    # The CPU: neither said, refused, nor allowed by its part. The GPU: of drivers that allow it, and not.
+    for cpu, gpu in product((None, "xeon-e5-2698v4", "xeon-e5-2690v3"), ("gtx1080ti", "rtx-4090")):
+        machine, _ = made(FOUR, text, gpu=gpu, cpu=cpu)
         rows = paths.peers(machine)
         assert {pair for pair in combinations(range(4), 2) if rows[pair[0]][pair[1]]} == pairs[reach]
         assert paths.connectivity(machine)[0] == ["X", "PIX", "PHB", "SYS"]  # wires are not who may use them
+
+
+@pytest.mark.parametrize(
+    ("matrix", "names", "joined"),
+    [
+        ("X PIX\nPIX X", "NVIDIA GeForce RTX 4090", False), ("X PIX\nPIX X", "NVIDIA GeForce RTX 3080", False),
+        ("X NV4\nNV4 X", "NVIDIA GeForce RTX 3090", True), ("X PIX\nPIX X", "NVIDIA L40S", True),
+    ],
+)  # fmt: skip
+def test_geforces_are_no_peers_over_pcie_unless_it_is_said(made, matrix, names, joined):
+    named = "\n".join(f"GPU {gpu}: {names} (UUID: GPU-{gpu}{'0' * 31})" for gpu in range(2))
+    said = "\tGPU0\tGPU1\nGPU0\tX\tOK\nGPU1\tOK\tX"
+    machine, written = made(topo(matrix, ["0-9"] * 2), named)
+    assert paths.are_peers(machine, 0, 1) is joined
+    assert paths.are_peers(made(topo(matrix, ["0-9"] * 2), named, said)[0], 0, 1)
+    refused = [line for line in written.unknown if line.endswith("none, as drivers of GeForces refuse it")]
+    assert len(refused) == (0 if "L40S" in names else 1)
 
 
 # ---- parts and what is assumed

@@ -224,6 +224,7 @@ def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
     bus = architecture.bus if architecture else ""
     entry: Entry = {"about": f"{shown}, not described"} | ({"bus": bus} if bus else {})
     entry |= {"peer_link": peer_link, "peer_links": links} if peer_link else {}
+    entry |= {"bus_peer": False} if "GeForce RTX" in name else {}
     entry["compute_capability"] = _NO_NVIDIA if amd else _capability(arch, base)
     advice = "not described; state it under parts of the system's file, or import with gpu=FILE.yaml"
     entry |= {key: [None, "assumed", f"{what} of {shown}: {advice}"] for key, what in _FIGURES.items()}
