@@ -446,14 +446,15 @@ def _decoded(before: Compute, point: Point, images: int, request: Request) -> Co
     assert isinstance(request.input, Folders), "only images are decoded"
     deployment, what = point.deployment, f"decoding on {point.deployment.described.name}"
     found = decoding(
-        request.input, deployment.system, point.devices, deployment.decoding, point.setting.decoding_threads
-    )
+        request.input, request.image_size, deployment.system, point.devices, deployment.decoding,
+        point.setting.decoding_threads,
+    )  # fmt: skip
     if found is None:
         value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
         if decoding_unit(request.input) == "core":
             value = "left out: the cores of its host are not described"
         return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/compute.py", UNCHECKED),))
-    stored, _ = _stored(point, request)
+    stored, _ = stored_images(point, request)
     rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
     by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
     one = f"one {rate.unit} {rate.rate_Bps / stored.size_bytes:,.3g} images/s with {rate.loader}"
@@ -467,7 +468,7 @@ def _decoded(before: Compute, point: Point, images: int, request: Request) -> Co
 
 def _rate_error(rate: DecodingRate, point: Point) -> float:
     """How far off a rate may be here: cores of another CPU than it was measured on differ by more than its runs."""
-    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.deployment.system)
+    known = rate.unit == "GPU" or rate.origin == "published" or is_cpu_of(rate.measured_on, point.deployment.system)
     return rate.error if known else max(rate.error, OTHER_CORES)
 
 
@@ -483,7 +484,7 @@ def _sharing_threads(step: Step, point: Point, request: Request) -> Step:
 def _read(traced: Compute, point: Point, images: int, request: Request) -> Compute:
     """Read from the described storage, where that takes longer than the trace says."""
     disk, _ = point.deployment.supplies(point.devices)
-    stored, words = _stored(point, request)
+    stored, words = stored_images(point, request)
     if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
         return traced
     inputs = (
@@ -513,7 +514,7 @@ def _copied(read: Compute, point: Point, images: int, request: Request) -> Compu
     )
 
 
-def _stored(point: Point, request: Request) -> tuple[StoredImages, str]:
+def stored_images(point: Point, request: Request) -> tuple[StoredImages, str]:
     """The size of an image, and that in words."""
     size_bytes = point.setting.image_bytes
     if size_bytes is not None:
