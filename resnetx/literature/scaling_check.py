@@ -124,7 +124,9 @@ class ScalingCase:
 
     @property
     def kind(self) -> ScalingKind:
-        return scaling_kind(self.point)
+        """That of its point; spectrograms, which nobody can ask for, are a kind of their own."""
+        exchange, nodes, feed = scaling_kind(self.point)
+        return exchange, nodes, "sound" if self.series.input == "sound" and feed == "none" else feed
 
     @property
     def linear(self) -> float:
@@ -286,10 +288,11 @@ def staged_rates(of: Series) -> Iterator[StagedRate]:
 def _request(of: Series) -> Request:
     """A source that does not say what fed its GPUs is taken to have read images as DALI does."""
     feeds = {"synthetic": SyntheticInput, "loader": TorchvisionInput, "dali": DaliInput, "unknown": DaliInput}
+    feeds |= {"sound": SyntheticInput}  # which is nothing that is decoded
     words = {
         "model": "torchvision",
         "model.name": "resnet50" if of.counted else of.network,  # of which nothing is used but its layers' table
-        "image_size": USUAL_SIZE if of.counted else of.image_size,
+        "image_size": USUAL_SIZE if of.counted and of.input != "loader" else of.image_size,
         "batch_size": of.batch_size_per_gpu,
         "scaling": "weak",
         "gpus": 1,

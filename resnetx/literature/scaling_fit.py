@@ -159,7 +159,7 @@ def _of_group(rows: Iterable[JudgedScaling], group: Group) -> list[JudgedScaling
 
 def _kind_error(everything: Sequence[JudgedScaling], group: Group, by_nodes: dict[str, float]) -> KindError:
     rows = _of_group(everything, group)
-    widened = by_nodes[ONE_NODE if group[1] == ONE_NODE else ANY]
+    widened = by_nodes[ONE_NODE if group[1] == ONE_NODE and group[2] != "loader" else ANY]
     errors, linear = [row.log_error for row in rows], [row.case.log_error(row.case.linear) for row in rows]
     faster, slower = _bounds(rows)
     systems = {row.case.left_out for row in rows}
@@ -208,14 +208,15 @@ def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
 def widening(rows: Sequence[JudgedScaling]) -> dict[str, float]:
     """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system and program.
 
-    On one node, and on any number. An interval has the errors of all parts. Of kinds that enough programs show: the
-    bounds of fewer are those of one.
+    On one node where nothing is decoded, and everywhere: loaders of one system say little of another's, which widens
+    theirs alone. An interval has the errors of all parts. Of kinds that enough programs show: the bounds of fewer are
+    those of one.
     """
     programs: dict[Group, set[str]] = {}
     for row in rows:
         programs.setdefault(_group(row), set()).add(row.case.series.source)
     counted = [(row, _excess(row, rows)) for row in rows if len(programs[_group(row)]) >= _FEWEST_PROGRAMS]
-    inside = [excess for row, excess in counted if row.case.kind[1] == ONE_NODE]
+    inside = [excess for row, excess in counted if row.case.kind[1] == ONE_NODE and row.case.kind[2] != "loader"]
     by_nodes = {ONE_NODE: inside, ANY: [excess for _, excess in counted]}
     return {nodes: max(1.0, _rounded(np.quantile(excesses, LEVEL))) for nodes, excesses in by_nodes.items()}
 

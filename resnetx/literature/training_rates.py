@@ -180,7 +180,7 @@ def rates() -> Iterator[Rate]:
 # Each series has the rate of one GPU, from which the others are predicted (`scaling_check`), with the batch of each GPU
 # fixed. Every figure has its source, and says whether it was known while the model was written.
 
-Feed = Literal["synthetic", "dali", "loader", "unknown"]
+Feed = Literal["synthetic", "dali", "loader", "sound", "unknown"]
 
 
 class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,7 +212,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gradients: Literal["fp32", "fp16"]
     library: str
     exchange: Literal["allreduce", "server"]  # server: each variable has its place on the CPU
-    input: Feed  # loader: the framework's own decoding on CPUs; unknown: the source does not say
+    input: Feed  # loader: the framework's own decoding on CPUs; sound: spectrograms; unknown: the source does not say
     strategy: Literal["bucket", "after"] = "bucket"  # of an all-reduce; buckets stand for what frameworks fuse
     launch_mode: Literal["process-per-gpu", "one-process"] = (
         "process-per-gpu"  # one process: it drives all GPUs of a node

@@ -445,9 +445,23 @@ def fed(computed: Compute, point: Point, images: int) -> Compute:
     by_server = isinstance(point.workload.strategy, Server)  # whose costs were fitted with them on top
     if rates is None or rates.source != "stated" or by_server or (overlap.input and overlap.host_to_device):
         return every
-    alone = _fed(computed, replace(point, devices=point.devices[:1], batch_size=images), images).step
-    waited_s = alone.host_to_device_s + (0.0 if overlap.input else alone.input_s)
-    return replace(every, step=every.step.slowed(max(1 - waited_s / every.step.compute_s, LEAST_COMPUTE)))
+    alone, step = _fed(computed, replace(point, devices=point.devices[:1], batch_size=images), images).step, every.step
+    read_s, copied_s = 0.0 if overlap.input else alone.input_s, alone.host_to_device_s
+    left = max(1 - (read_s + copied_s) / step.compute_s, LEAST_COMPUTE)
+    return replace(
+        every,
+        step=step.slowed(left),
+        error=every.error / left,  # which are those of the whole step, as the rate has it
+        faster=min(every.best / left, 1 - LEAST_COMPUTE),
+        causes=tuple((min(shorter / left, 1 - LEAST_COMPUTE), longer / left) for shorter, longer in every.causes),
+        reading_error=every.reading_error * _not_in_rate(step.input_s, read_s),
+        copying_error=every.copying_error * _not_in_rate(step.host_to_device_s, copied_s),
+    )
+
+
+def _not_in_rate(time_s: float, known_s: float) -> float:
+    """The share of what input takes that a rate does not have in it: however wrong, the rest stays as it is there."""
+    return max(0.0, 1 - known_s / time_s) if time_s else 1.0
 
 
 def _fed(computed: Compute, point: Point, images: int) -> Compute:
@@ -474,14 +488,15 @@ def _decoded(before: Compute, point: Point, images: int, request: Request) -> Co
     assert isinstance(request.input, Folders), "only images are decoded"
     deployment, what = point.deployment, f"decoding on {point.deployment.described.name}"
     found = decoding(
-        request.input, deployment.system, point.devices, deployment.decoding, point.setting.decoding_threads
-    )
+        request.input, request.image_size, deployment.system, point.devices, deployment.decoding,
+        point.setting.decoding_threads,
+    )  # fmt: skip
     if found is None:
         value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
         if decoding_unit(request.input) == "core":
             value = "left out: the cores of its host are not described"
         return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/compute.py", UNCHECKED),))
-    stored, _ = _stored(point, request)
+    stored, _ = stored_images(point, request)
     rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
     by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
     one = f"one {rate.unit} {rate.rate_Bps / stored.size_bytes:,.3g} images/s with {rate.loader}"
@@ -495,7 +510,7 @@ def _decoded(before: Compute, point: Point, images: int, request: Request) -> Co
 
 def _rate_error(rate: DecodingRate, point: Point) -> float:
     """How far off a rate may be here: cores of another CPU than it was measured on differ by more than its runs."""
-    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.deployment.system)
+    known = rate.unit == "GPU" or rate.origin == "published" or is_cpu_of(rate.measured_on, point.deployment.system)
     return rate.error if known else max(rate.error, OTHER_CORES)
 
 
@@ -511,7 +526,7 @@ def _sharing_threads(step: Step, point: Point, request: Request) -> Step:
 def _read(traced: Compute, point: Point, images: int, request: Request) -> Compute:
     """Read from the described storage, where that takes longer than the trace says."""
     disk, _ = point.deployment.supplies(point.devices)
-    stored, words = _stored(point, request)
+    stored, words = stored_images(point, request)
     if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
         return traced
     inputs = (
@@ -541,7 +556,7 @@ def _copied(read: Compute, point: Point, images: int, request: Request) -> Compu
     )
 
 
-def _stored(point: Point, request: Request) -> tuple[StoredImages, str]:
+def stored_images(point: Point, request: Request) -> tuple[StoredImages, str]:
     """The size of an image, and that in words."""
     size_bytes = point.setting.image_bytes
     if size_bytes is not None:

@@ -228,6 +228,11 @@ class DecodingRate:
     origin: Origin
     source: str
     measured_on: str = ""  # the CPU, or the GPU; "": of whatever
+    size: int | None = None  # of the images that it hands over, in pixels; null: of whatever
+
+    def of(self, size: int) -> "DecodingRate":
+        """With images of another size: what a loader does to one goes with its pixels."""
+        return self if self.size is None else replace(self, rate_Bps=self.rate_Bps * (self.size / size) ** 2, size=size)
 
 
 OTHER_CORES = (
@@ -236,8 +241,24 @@ OTHER_CORES = (
 # The median of the twelve runs of results/cpu-2core/quickstart with measure=input, one and two ranks with a core each.
 _DALI = DecodingRate("dali", "core", 382 * IMAGE_BYTES, OTHER_CORES, "assumed", "results/cpu-2core/quickstart")
 # On the same host, 162 to 186 images a second of CPU time while it was busy, and 255 to 292 for each core while not.
-_TORCHVISION = DecodingRate("torchvision", "core", 230 * IMAGE_BYTES, OTHER_CORES, "assumed", "prediction/host_step.py")
+_TORCHVISION = DecodingRate(
+    "torchvision", "core", 230 * IMAGE_BYTES, OTHER_CORES, "assumed", "prediction/host_step.py", size=224
+)
 ASSUMED = {rate.loader: rate for rate in (_DALI, _TORCHVISION)}
+
+
+def _published(images_per_s: float, source: str) -> DecodingRate:
+    """A framework's loader on a DGX-1 (40 cores of Xeon E5-2698 v4), with files of ILSVRC2012 (110 kB)."""
+    return DecodingRate("torchvision", "core", images_per_s / 40 * 110_000, 0.0, "published", source, size=224)
+
+
+# The fastest and the slowest that were measured by themselves, and what one that augments images automatically leaves
+# training: there four networks of 224 to 512 pixels have 80 to 122 images/s a core, times their pixels over 224 x 224.
+FASTEST_LOADER = _published(15_000, "tensorflow/models, pull 6551: tf.data with a trivial model")
+SLOW_LOADER = _published(5_600, "tensorpack/benchmarks 6ae5c20, ImageNet: in Python")
+SLOWEST_LOADER = _published(
+    4_012, "NVIDIA/DeepLearningExamples 34fdb95, TensorFlow2 EfficientNet-B0: with AutoAugment, which limits it"
+)
 
 
 @dataclass(frozen=True)
@@ -253,17 +274,23 @@ class Decoding:
         return self.rate.rate_Bps * (1.0 if self.cores is None else self.cores)
 
 
-def decoding(
-    input: Folders, system: System, devices: Sequence[int], measured: Iterable[DecodingRate], threads: int | None
-) -> Decoding | None:
-    """How images are decoded for `devices`; None: nothing is known. `threads`: the most cores for one GPU."""
+def loader_rate(input: Folders, size: int, measured: Iterable[DecodingRate]) -> DecodingRate | None:
+    """What one core, or one GPU, decodes of images that become so large; None: nothing is known."""
     unit = decoding_unit(input)
-    on_gpu = unit == "GPU"
     fitting = [rate for rate in measured if (rate.loader, rate.unit) == (input.kind, unit)]
-    rate = fitting[0] if fitting else None if on_gpu else ASSUMED.get(input.kind)
+    rate = fitting[0] if fitting else None if unit == "GPU" else ASSUMED.get(input.kind)
+    return None if rate is None else rate.of(size)
+
+
+def decoding(
+    input: Folders, size: int, system: System, devices: Sequence[int], measured: Iterable[DecodingRate],
+    threads: int | None,
+) -> Decoding | None:  # fmt: skip
+    """How images are decoded for `devices`; None: nothing is known. `threads`: the most cores for one GPU."""
+    rate = loader_rate(input, size, measured)
     if rate is None:
         return None
-    if on_gpu:
+    if rate.unit == "GPU":
         _refuse_other_gpu(rate, system, devices)
         return Decoding(rate, None)
     cores = cores_for_each(system, devices)

@@ -13,6 +13,7 @@ case, are what the intervals are made of.
 """
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import expm1, log2
@@ -25,14 +26,18 @@ from numpy import interp
 from resnetx.choices import After, Folders, Server, TorchvisionInput
 from resnetx.interconnect.systems.graph import FASTEST_FLOW_Bps
 from resnetx.loading import own_yaml
+from resnetx.prediction import compute
 from resnetx.prediction.host_step import (
-    ASSUMED,
+    FASTEST_LOADER,
     IMAGE_BYTES,
     PARALLEL_TENSORS,
+    SLOW_LOADER,
+    SLOWEST_LOADER,
     PARALLEL_s,
     PARALLEL_TENSORFLOW_s,
     cores_for_each,
-    decoding_unit,
+    decoding,
+    loader_rate,
 )
 from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
@@ -50,9 +55,9 @@ REFERENCE = 8  # GPUs of which errors are stated; those of others go with the do
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
 # Cases whose errors are counted together: (exchange, nodes, input). loader: decoded by a framework's own loader; DALI
-# is counted with none. uneven: samples differ in size, however they come.
+# is counted with none. uneven: samples differ in size, however they come. sound: of published programs alone.
 Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
-ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader", "uneven"]]
+ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader", "uneven", "sound"]]
 
 
 def scaling_kind(point: Point) -> ScalingKind:
@@ -80,6 +85,7 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
         "loader": "a loader of JPEG files",
         "none": "synthetic or DALI",
         "uneven": "samples of uneven size",
+        "sound": "spectrograms of sound by the host",
         "any": "any input",
     }
     return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
@@ -249,12 +255,12 @@ def busy(point: Point, step: Step) -> float:
     if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
         return 0.0
     cores = cores_for_each(system, point.devices)
+    loader = loader_rate(request.input, request.image_size, point.deployment.decoding)
     if cores is None:
         return 0.0
-    by_core = decoding_unit(request.input) == "core"
-    rate = ASSUMED[request.input.kind].rate_Bps / IMAGE_BYTES if by_core else GPU_DECODING_RATE
+    rate = GPU_DECODING_RATE if loader is None or loader.unit == "GPU" else loader.rate_Bps / IMAGE_BYTES
     ranks = max(point.ranks_of_nodes)
-    return (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate)
+    return min(1.0, (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate))
 
 
 def host_share(point: Point) -> HostShare | None:
@@ -295,12 +301,13 @@ def parallel_s(point: Point) -> float:
 #
 #     undecided = left_open(point)        # None: the point is determined
 #
-# Where no description tells what decides a point, a number would be a guess. Three are known:
+# Where no description tells what decides a point, a number would be a guess. Four are known:
 #
 # - GPUs that are no peers share the host's memory in one of two ways (`staged`).
 # - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
 #   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
 # - Over TCP faster than 10 Gb/s, which one flow fills or a cloud lets it fill, NCCL reaches what its flows carry.
+# - Published loaders of frameworks differ by a factor of almost four in what a core prepares.
 #
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
@@ -326,6 +333,13 @@ class Undecided:
     def point(self) -> Point:
         """What is open; both ends have its GPUs and its batch."""
         return self.slow
+
+    def also(self, other: "Undecided", opens: "Callable[[Point], Undecided | None]") -> "Undecided":
+        """The same where something else is not known, too, of which each end has an end."""
+        fast, slow = opens(self.fast), opens(self.slow)
+        assert fast is not None and slow is not None, "what opens a point opens its ends"
+        reason, ends = f"{self.reason}; {other.reason}", f"{self.ends} {other.ends}"
+        return replace(self, reason=reason, ends=ends, fast=fast.fast, slow=slow.slow)
 
 
 # Settings that need not be said, as `predict` has them.
@@ -385,12 +399,11 @@ def left_open(point: Point) -> Undecided | None:
         or not point.workload.gradients
     ):
         return None
-    inside, between = _staged(point) if point.no_peers else _one_process(point), _over_tcp(point)
-    if inside is None or between is None:
-        return inside or between
-    slow = replace(inside.slow, deployment=inside.slow.deployment.by_one_flow)
-    reason, ends = f"{inside.reason}; {between.reason}", f"{inside.ends} {between.ends}"
-    return replace(inside, reason=reason, ends=ends, slow=slow)
+    undecided = None
+    for opens in (_staged if point.no_peers else _one_process, _over_tcp, _by_loader):
+        if (other := opens(point)) is not None:
+            undecided = other if undecided is None else undecided.also(other, opens)
+    return undecided
 
 
 def shown_by_rates(point: Point) -> bool:
@@ -461,6 +474,42 @@ def _over_tcp(point: Point) -> Undecided | None:
         f"{bench} gpus={point.gpus}",
         point,
         replace(point, deployment=deployment.by_one_flow),
+    )
+
+
+def _by_loader(point: Point) -> Undecided | None:
+    """GPUs that ask for more images than a slow loader has for them, where neither it nor as many GPUs were measured.
+
+    What the slowest leaves out would open a third of published rates: below the slow one they lie in their intervals.
+    """
+    request, deployment, ranks = point.workload.request, point.deployment, max(point.ranks_of_nodes)
+    if request is None or not isinstance(request.input, TorchvisionInput):
+        return None
+    rates = point.workload.scaled.by_gpus if point.workload.scaled else ()
+    if any(min(gpus, deployment.node_gpus) >= ranks for gpus, _, _ in rates):
+        return None
+    size, threads, images = request.image_size, point.setting.decoding_threads, point.shares[0][0]
+    slow = decoding(request.input, size, deployment.system, point.devices, (*deployment.decoding, SLOW_LOADER), threads)
+    if slow is None or slow.cores is None or slow.rate.origin != "published":
+        return None
+    step, image_bytes = compute.of_point(point, images).step, compute.stored_images(point, request)[0].size_bytes
+    asked = images / (step.compute_s + step.host_s) / slow.cores
+    shown = max((rate / deployment.nodes_of(gpus) for gpus, _, rate in rates), default=0.0) / ranks / slow.cores
+    if asked <= max(slow.rate.rate_Bps / image_bytes, shown):
+        return None
+    slowest, fastest = SLOWEST_LOADER.of(size), FASTEST_LOADER.of(size)
+    # it has handed over as many to fewer GPUs, which cannot have waited for it alone: messages took some of that, too
+    slowest = replace(slowest, rate_Bps=max(slowest.rate_Bps, 1.05 * shown * image_bytes))
+    ends = (replace(point, deployment=replace(deployment, decoding=(rate,))) for rate in (fastest, slowest))
+    words = {**_model_words(request), "batch_size": images * ranks, "input": request.input.kind, "measure": "input"}
+    closing = shlex.join(["resnetx", "train", *written(words), f"gpus={ranks}"])
+    return Undecided(
+        "how fast its loader is is not measured",
+        f"These GPUs ask for {asked:,.0f} images/s of each core; loaders of frameworks were published to prepare "
+        f"{fastest.rate_Bps / image_bytes:,.0f} (the fast end) to {slowest.rate_Bps / image_bytes:,.0f} (the slow end) "
+        f"of such. Measure yours alone, `{closing}`, whose folder is calibration=; or give a rate of as many GPUs.",
+        closing,
+        *ends,
     )
 
 

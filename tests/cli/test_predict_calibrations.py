@@ -311,7 +311,7 @@ def test_threads_that_are_asked_for_are_the_cores_of_each_rank(predict, tmp_path
 
 
 def test_without_a_measurement_the_rate_of_a_core_is_assumed_and_a_gpu_that_decodes_is_left_out(predict, tmp_path):
-    line = decoding(predict, tmp_path, *ALEXNET, "gpus=8", "input=torchvision")
+    line = decoding(predict, tmp_path, *ALEXNET, "gpus=2", "input=torchvision")  # more are open
     assert (line.origin, line.error) == ("assumed", pytest.approx(0.5, abs=0.01))
     assert "with torchvision" in line.value
     line = decoding(predict, tmp_path, *ALEXNET, "gpus=8", "input=dali")

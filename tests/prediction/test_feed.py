@@ -175,3 +175,15 @@ def test_the_rate_of_one_gpu_that_is_stated_has_its_own_copies_in_it(framework):
     one, two = resnetx.predict(systems=["gx8"], **asked).points
     assert one.images_per_s == pytest.approx(2000)
     assert two.speedup < 2  # the two share a bus
+
+
+@pytest.mark.parametrize("ahead", [(False, True), (True, False), (False, False)])
+def test_a_stated_rate_of_one_gpu_is_as_sure_whatever_its_loop_waits_for(ahead):
+    """It has the input of its one GPU in it; however slow that is, the rest of the step is the shorter."""
+    asked = {"systems": ["dgx1-v100"], "model": "resnet50", "batch_size": 256, "scaling": "weak", "rate": 300}
+    asked |= {"input": "torchvision", "gpus": [1, 8]}
+    beside = resnetx.predict(**asked).points
+    waiting = resnetx.predict(**asked, overlap={"input": ahead[0], "host_to_device": ahead[1]}).points
+    assert waiting[0].iteration_s == pytest.approx(256 / 300)
+    assert waiting[0].interval_s == pytest.approx(beside[0].interval_s)
+    assert waiting[1].iteration_s > beside[1].iteration_s  # others wait for their share of the host, too

@@ -2,14 +2,22 @@
 
 import json
 import shlex
+from dataclasses import replace
 from math import log
 
 import pytest
 
 import resnetx
-from resnetx import record
+from resnetx import record, workloads
 from resnetx.cli import main
+from resnetx.compose import compose
+from resnetx.config import request_from
+from resnetx.interconnect.systems.system import load
+from resnetx.prediction.host_step import DecodingRate
+from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling import LAUNCH_s
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
+from resnetx.prediction.stated_rates import StatedRates
 from resnetx.settings.files import CONFIGS
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -82,6 +90,48 @@ def test_what_is_measured_closes_tcp(tmp_path):
     system = tmp_path / "mine.yaml"
     system.write_text(f"{text}parts: {{networks: {{lan: {network}assumed, it], gpu_direct: false}}}}}}\n")
     assert not predicted(network="lan", **V100 | {"systems": [str(system)]})[0].open
+
+
+NVIDIA = {"systems": ["dgx1-v100"], "model": "torchvision", "model.name": "resnet50", "scaling": "weak", "gpus": 8}
+FED = {**NVIDIA, "input": "torchvision", "precision": "fp16", "batch_size": 256, "rate": 1200}
+
+
+def test_gpus_that_ask_for_more_images_than_a_slow_loader_has_are_open_between_published_ones():
+    """NVIDIA's ResNet-50 on 8 V100s of 40 cores (results/published/scaling.yaml): 8,322/s."""
+    (eight,) = predicted(**FED)
+    assert eight.images_per_s is eight.limited_by is None
+    low, high = (8 * 256 / end for end in reversed(eight.interval_s))
+    assert low < 4012 < 8322 < high < 1.05 * 8 * 1200  # which AutoAugment had of this host's loader, at least
+    assert "240 images/s of each core" in eight.open_ends and "375 (the fast end) to 100 (the" in eight.open_ends
+    assert eight.open == "resnetx train model=torchvision batch_size=2048 input=torchvision measure=input gpus=8"
+    assert main([*shlex.split(eight.open)[1:], "--dry-run"]) == 0
+    for other in ({"gpus": 4}, {"rate": 690}, {"input": "dali"}, {"input": "synthetic"}, {"systems": ["dgx-a100"]}):
+        (determined,) = predicted(**FED | other)
+        assert not determined.open
+    (large,) = predicted(**FED | {"rate": 300, "image_size": 512})  # five times the pixels of 224
+    assert large.open and "60 images/s of each core" in large.open_ends
+
+
+def test_what_a_loader_has_handed_over_closes_it_or_moves_the_slow_end(tmp_path):
+    (cold,) = predicted(**FED)
+    (shown,) = predicted(**FED, calibration=[rates(tmp_path, 8, 8322)])
+    assert not shown.open and shown.images_per_s == pytest.approx(8322)
+    (fewer,) = predicted(**FED, calibration=[rates(tmp_path, 4, 4700)])
+    assert fewer.open and fewer.interval_s[1] < cold.interval_s[1]
+    deployment = Deployment(load("dgx1-v100"), "nccl2.4")
+    request = request_from(compose(FED | {"systems": None, "rate": None} | {"gpus": 1}))
+    of = Workload.of(request, workloads.table(request.model, request.image_size), "torch")
+    stated = replace(of, rates=StatedRates(((256, 1200.0),), "stated", "mine"))
+    loader = DecodingRate("torchvision", "core", 300 * 110_000, 0.05, "measured here", "mine")
+    for measured, is_open in (((), True), ((loader,), False)):
+        on = replace(deployment, decoding=measured)
+        assert bool(predict(Point(stated, on, tuple(range(8)), 2048, TrainingSetup())).point.open) == is_open
+
+
+def test_a_loader_and_one_process_that_are_not_known_have_the_ends_of_both():
+    (loader,), (both,) = predicted(**FED), predicted(**FED, framework="tensorflow")
+    assert both.interval_s[1] > loader.interval_s[1]
+    assert "One process" in both.open_ends and "of each core" in both.open_ends
 
 
 def test_a_parameter_server_of_tensorflow_is_not_open():

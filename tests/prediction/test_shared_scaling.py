@@ -78,10 +78,10 @@ def shared(pairs):
 
 @pytest.mark.slow
 def test_a_fifth_of_the_variance_is_shared_whichever_source_is_left_out(pairs):
-    assert len(pairs) == 138
+    assert len(pairs) == 146
     sources = {_whose(a.case) for a, _ in pairs}
-    assert len(sources) == 16
-    assert shared(pairs) == pytest.approx(0.39, abs=0.01)  # 0.68 where programs of uneven samples are taken for others
+    assert len(sources) == 18
+    assert shared(pairs) == pytest.approx(0.33, abs=0.01)  # 0.68 where programs of uneven samples are taken for others
     for source in sources:
         assert shared([pair for pair in pairs if _whose(pair[0].case) != source]) >= SHARED_SCALING - 0.01
 

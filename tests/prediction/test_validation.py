@@ -66,17 +66,17 @@ def summary_of(rows, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "points", "most"),
+    ("text", "points", "undecided", "most"),
     [
-        ("all-reduce, one node, synthetic or DALI", 208, 0.031),
-        ("all-reduce, one node, a loader of JPEG files", 69, 0.091),
-        ("all-reduce, several nodes, synthetic or DALI", 13, 0.03),
+        ("all-reduce, one node, synthetic or DALI", 208, 0, 0.028),
+        ("all-reduce, one node, a loader of JPEG files", 77, 15, 0.068),
+        ("all-reduce, several nodes, synthetic or DALI", 13, 0, 0.03),
     ],
 )
-def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, text, points, most):
+def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, text, points, undecided, most):
     """The system is left out of all of them; of several nodes, the program."""
     own = summary_of(rows, text)
-    assert (own.rows, own.open) == (points, 0)
+    assert (own.rows, own.open) == (points, undecided) and undecided <= points / 5
     assert own.mean_error < most
     assert own.mean_error < own.five_constants_error < own.linear_error
 
@@ -93,6 +93,12 @@ def test_intervals_on_one_node_score_better_than_those_of_both_rivals(rows, feed
     own = summary_of(rows, f"all-reduce, one node, {feed}")
     assert own.held >= 0.9
     assert own.score < min(own.linear_score, own.five_constants_score)
+
+
+def test_loaders_that_may_be_the_limit_are_open_between_ends_that_hold_nine_of_ten(rows):
+    own = [row for row in rows if row.group == "from the rate of one GPU: all-reduce, one node, a loader of JPEG files"]
+    held = [row.held for row in own if row.predicted is None]
+    assert len(held) == 15 and sum(held) == 14
 
 
 def test_one_process_for_all_gpus_is_open_between_ends_that_hold_nine_of_ten(rows):
@@ -136,7 +142,7 @@ def test_every_published_rate_is_predicted_with_and_without_the_rate_of_one_gpu(
 def test_nine_of_ten_rates_lie_within_their_intervals(rows):
     for start in ("from the rate of one GPU", "its rate not known", "one GPU"):
         held = [row.held for row in rows if row.group.startswith(start)]
-        assert 0.85 <= fmean(held) <= 0.992, start  # of 111 that are not known, all but one
+        assert 0.85 <= fmean(held) <= 0.993, start  # of 257 that are not known, all but two
 
 
 def test_the_intervals_would_not_hold_if_they_were_half_as_wide(rows):
@@ -251,7 +257,7 @@ def test_a_question_counts_what_its_groups_do(rows):
     assert sum(summary.rows for summary in asked) == sum(summary.rows for summary in groups) == len(rows)
     (peers,) = [summary for summary in asked if summary.group == PEERS]
     parts = [summary for summary in groups if any(row.group == summary.group and row.question == PEERS for row in rows)]
-    assert len(parts) == 2
+    assert len(parts) == 3  # parameter servers, all-reduce, and that beside spectrograms
     total = sum(part.rows * part.mean_error for part in parts)
     assert peers.mean_error == pytest.approx(total / peers.rows)
 
