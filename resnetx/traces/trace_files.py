@@ -29,7 +29,7 @@ from resnetx.units import CPU, in_ms
 
 NAME = sealing.FILES["trace"]
 _LOG_BYTES = 2**22  # of what may be of another program
-_JSON = re.compile(rb"\s*(?:\{|\[\s*(?:[{\]]|\Z))")  # but not "[rank0]", "[P2P ... Test]"
+_JSON = re.compile(rb"\s*(?:\{(?!')|\[\s*(?:[{\]]|\Z))")  # but not "{'loss'", "[rank0]", "[P2P ... Test]"
 DRAWN = 3  # iterations of each batch in a timeline
 SILENT = Unknown("imported: the file does not say")
 
