@@ -451,7 +451,8 @@ _MARKS = (
     (r"^==\d+== (?:NVPROF|Profiling) ", "nvprof: how long kernels took in all"),
     (
         r"\bimg/sec per |\bimages/sec: |^(?:Epoch: )?(?:\[\d+\])?\[ {0,8}\d+/\d+\]\s+Time\b|\bRunningAvgSamplesPerSec="
-        r"|\belapsed time per iteration \(ms\)|^DLL \d{4}-|\b(?:samples|tokens)_per_(?:sec|second)\b",
+        r"|\belapsed time per iteration \(ms\)|^DLL \d{4}-|(?:\b|_)(?:samples|tokens|steps)_per_sec(?:ond)?\b"
+        r"|\bmfu:? {0,3}\d|\btokens/s(?:ec)?\b|^\{'loss': ",
         "a program that trains: rates, and no times of layers; give images/s as rate=BATCH:RATE",
     ),
     (r"^fio-\d|\bioengine=\w|\"fio version\"", "fio: a disk"),
@@ -460,6 +461,7 @@ _MARKS = (
     (r"^\s*size\(B\)\s+count\(elems\)", "nccom-test: collectives of AWS Neuron"),
     (r"^\|\s*NvLink Link Status|^\|\s*(?:DCGM Version|Diagnostic)\s*\|", "dcgmi: links that are up, and tests of GPUs"),
     (r"^\|?\s*payload\s*\|\s*busbw\s*\|", "all_reduce_bench.py: rates of torch's all-reduces, without times"),
+    (r"^PCIe LINK SCORE: ", "p2pmark: scores of pairs of GPUs"),
     (r"^\|\s*Isolated Network Tests", "GPCNeT: the network of a cluster"),
     (r"^GPU0(?:GPU\d|X)", "nvidia-smi topo -m, without the blanks between its cells; paste it as it was printed"),
     (r"DeepSpeed Flops Profiler", "DeepSpeed's flops profiler, which has no steps"),

@@ -29,7 +29,7 @@ from resnetx.units import CPU, in_ms
 
 NAME = sealing.FILES["trace"]
 _LOG_BYTES = 2**22  # of what may be of another program
-_JSON = re.compile(rb"\s*(?:\{|\[\s*(?:[{\]]|\Z))")  # but not "[rank0]", "[P2P ... Test]"
+_JSON = re.compile(rb"\s*(?:\{(?!')|\[\s*(?:[{\]]|\Z))")  # but not "{'loss'", "[rank0]", "[P2P ... Test]"
 DRAWN = 3  # iterations of each batch in a timeline
 SILENT = Unknown("imported: the file does not say")
 
@@ -379,17 +379,13 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
     if not profile.on_device:
         if profile.maker == "mtia":
             raise ConfigError(f"{path}: was taken on MTIA, whose kernels are not read; expected GPUs, or CPUs")
-        if profile.launched:
-            raise ConfigError(
-                f"{path}: its operations launched kernels on a GPU, and it has none of them; profile with "
-                "ProfilerActivity.CUDA too, and export with export_chrome_trace"
-            )
-        if device != CPU:
+        if device != CPU or profile.launched:
             given = "" if device is None else f", and device={device} is one"
-            raise ConfigError(
-                f"{path}: has no kernels of a GPU{given}; profile with ProfilerActivity.CUDA too, or "
-                "name the CPU as the device if the steps ran there (device=cpu-rank)"
+            given = ", which its operations launched" if device == CPU else given
+            where = (
+                "" if profile.launched else ", or name the CPU as the device if the steps ran there (device=cpu-rank)"
             )
+            raise ConfigError(f"{path}: has no kernels of a GPU{given}; profile with ProfilerActivity.CUDA too{where}")
         return CPU
     if device == CPU:
         raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")

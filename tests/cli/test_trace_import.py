@@ -80,6 +80,7 @@ def test_what_cannot_be_imported_is_refused(
     [
         ("\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n", [], "is of nvidia-smi topo -m, which `topology --import`"),
         ("[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n", ["batch_size=32"], "is of p2pBandwidthLatencyTest"),
+        ("{'loss': 2.5, 'epoch': 0.01}\n{'train_samples_per_second': 212.4}\n", [], "is of a program that trains"),
         (
             "#  size  count  type  redop  root  time  algbw\n",
             [],

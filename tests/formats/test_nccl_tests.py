@@ -453,6 +453,8 @@ def test_a_published_table_whose_values_are_wrong_in_place_alone(read):
         ("     size(B)    count(elems)     type    time(us)\n", "nccom-test"),
         ("+----+\n|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D\n", "dcgmi"),
         ("GPU0GPU1CPU Affinity\nGPU0XNODE0-31\nGPU1NODEX0-31\n", "nvidia-smi topo -m, without the blanks"),
+        ("PCIe LINK SCORE: 0.86\n(54.30 GB/s avg / 63.0 GB/s PCIe 5.0 x16 theoretical)\n", "p2pmark"),
+        ("[rank0]: step 100 loss 3.21 tokens/sec 51234 mfu 38.12%\n", "a program that trains"),
         ("Iter #0: 108.3 img/sec per GPU\nTotal img/sec on 4 GPU(s): 432.8 +-4.9\n", "a program that trains"),
         ("10\timages/sec: 204.8 +/- 0.1 (jitter = 0.6)\t9.2\n", "a program that trains"),
         ("Epoch: [0][ 10/313]\tTime  0.402 ( 1.232)\tData  0.000\n" * 3, "a program that trains"),
