@@ -296,6 +296,9 @@ def words_inside(words: list[str]) -> list[str]:
     for word in own:
         if "=" not in word or word.startswith("-"):
             raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")
+    for word in (word for word in words if key_of(word).startswith("lab.")):
+        key = key_of(word).removeprefix("lab.").replace("system", "systems")
+        raise ConfigError(f"{shortened(word)}: write {key}={shortened(word.partition('=')[2])} before --")
     return [*inside, *written(settings_inside(settings_of(own, "lab")))]
 
 
