@@ -278,10 +278,10 @@ def checked(request: Request, point: Point, settings: PredictSettings, counts: I
         )
     if strategy is not None and not isinstance(request.strategy, Server):
         request = msgspec.structs.replace(request, strategy=strategy)
-    if request.compile != "none":
+    if request.compile != "none" and settings.rate is None:
         raise ConfigError(
             f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
-            "train compile=default gpus=1`, and give its images/s by batch instead: rate=32:195"
+            "train compile=default gpus=1`, and add its images/s by batch: rate=32:195"
         )
     check(msgspec.structs.replace(request, split=str(point.get("split", "even"))), counts)
     return request

@@ -543,6 +543,8 @@ def _named(key: str) -> Iterable[str]:
     match key:
         case "systems" | "study":
             return sorted(path.stem for path in (CONFIGS / key.removesuffix("s")).glob("*.yaml"))
+        case "rate":  # of whose GPU it is, behind which the rate is typed
+            return [f"{name}:" for name in _named("systems")]
         case "pattern":
             from resnetx import patterns
 

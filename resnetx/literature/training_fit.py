@@ -360,7 +360,7 @@ class RescaledPair:
     given: int
     batch: int
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return of_gpus.rescaling_kind(self.known.part, self.wanted.part, self.wanted.precision)
 
@@ -369,7 +369,7 @@ class RescaledPair:
         """Samples/s."""
         return dict(self.wanted.samples_per_s)[self.batch]
 
-    @property
+    @cached_property
     def whose(self) -> tuple[str, frozenset[str]]:
         """Pairs that count as one: of a publisher's two GPUs."""
         return self.known.publisher, frozenset((self.known.gpu, self.wanted.gpu))
@@ -388,7 +388,7 @@ class RescaledPair:
     def rescaled(self) -> LaunchedStep:
         return self.step(0.0)
 
-    @property
+    @cached_property
     def log_error(self) -> float:
         """ln(predicted / measured), of the rate."""
         return log(self.batch / self.rescaled.time_s / self.measured)

@@ -309,6 +309,8 @@ def parallel_s(point: Point) -> float:
 # - Over TCP faster than 10 Gb/s, which one flow fills or a cloud lets it fill, NCCL reaches what its flows carry.
 # - Published loaders of frameworks differ by a factor of almost four in what a core prepares.
 #
+# - A compiled step has a host's part of which nothing is known but at the batches of known rates.
+#
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
 # For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
@@ -345,7 +347,7 @@ class Undecided:
 # Settings that need not be said, as `predict` has them.
 _USUAL = {
     "scaling": "strong", "input": "synthetic", "precision": "fp32", "optimizer": "sgd", "graph": False,
-    "accumulate": 1, "checkpointing": False, "strategy": "bucket", "gradients": "fp32",
+    "compile": "none", "accumulate": 1, "checkpointing": False, "strategy": "bucket", "gradients": "fp32",
 }  # fmt: skip
 
 
@@ -361,7 +363,7 @@ def _asked_again(point: Point, **other: str) -> str:
     if request is not None and trace is None:
         asked |= {"precision": request.precision, "input": request.input.kind, "optimizer": request.optimizer.kind}
     if request is not None:
-        asked |= {name: getattr(request, name) for name in ("graph", "accumulate", "checkpointing")}
+        asked |= {name: getattr(request, name) for name in ("graph", "compile", "accumulate", "checkpointing")}
     elif trace is not None:
         usual["scaling"] = "weak"
     asked |= {"framework": setting.framework} if setting.framework else {"strategy": workload.strategy.kind}
@@ -389,6 +391,41 @@ def _model_words(request: Request) -> dict[str, Any]:
 
 def left_open(point: Point) -> Undecided | None:
     """What leaves a point open; None: nothing does."""
+    compiled, scaled = _compiled(point), _scaled_open(point)
+    if compiled is None or scaled is None:
+        return compiled or scaled
+    reason, ends = f"{compiled.reason}; {scaled.reason}", f"{compiled.ends} {scaled.ends}"
+    return replace(scaled, reason=reason, ends=ends, fast=_launched_at_once(scaled.fast))
+
+
+def _compiled(point: Point) -> Undecided | None:
+    """A compiled step at a batch whose rate is not known: what is left of its host's part nobody has told."""
+    request, rates = point.workload.request, point.workload.rates
+    stated = point.setting.host_step_s is not None or point.deployment.on_cpus
+    if request is None or request.compile == "none" or rates is None or stated:
+        return None
+    images = point.shares[0][0] // point.parts
+    if rates.other is None and images in dict(rates.by_batch):
+        return None
+    words = written({**_model_words(request), "precision": request.precision, "compile": request.compile})
+    closing = f"resnetx train {' '.join(words)} gpus=1 batch_size={images}"
+    return Undecided(
+        f"what a host takes to launch compiled steps of {images} images is not measured",
+        "Of a compiled step at a batch whose rate is not given, the host takes nothing (the fast end) or as much as "
+        f"without compile= (the slow end): `{closing}` measures it, whose folder is rate=; host_step= says it.",
+        closing,
+        _launched_at_once(point),
+        point,
+    )
+
+
+def _launched_at_once(point: Point) -> Point:
+    """With a host that takes nothing."""
+    return replace(point, setting=replace(point.setting, host_step_s=0.0))
+
+
+def _scaled_open(point: Point) -> Undecided | None:
+    """What leaves open how a step on several GPUs goes; None: nothing does."""
     setting = point.setting
     modelled = setting.communication == "model" and not isinstance(point.workload.strategy, Server)
     if (

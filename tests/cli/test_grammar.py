@@ -190,6 +190,7 @@ def completed(line):
         ("resnetx topology win", set()),
         ("resnetx predict timeline=", {"true", "false"}),
         ("resnetx topology systems=[gx8,dgx1", {r"\[gx8,dgx1-p100", r"\[gx8,dgx1-v100", r"\[gx8,dgx1-v100-32gb"}),
+        ("resnetx predict rate=gx", {"gx8:"}),
         ("resnetx sweep study=pa", {"paper", "paper-alexnet-googlenet", "paper-resnetx"}),
     ],
 )

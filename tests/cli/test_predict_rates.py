@@ -90,6 +90,32 @@ def test_from_python_rates_are_a_mapping_of_numbers():
     assert made.inputs[0].source == "rate=32:195"
 
 
+COMPILED = ["dgx-a100", "model=resnet50", "precision=fp16", "batch_size=256", "compile=default"]
+
+
+def test_a_compiled_step_is_known_at_the_batches_whose_rates_are_and_open_at_others(predict, capsys):
+    """Of its host's part nothing is known: none of it (the fast end), or that of a step that is not compiled."""
+    _, (one, eight) = predict(*COMPILED, "gpus=1,8", "rate=256:2470")
+    assert (one["images_per_s"], eight["images_per_s"]) == (pytest.approx(2470), None)
+    assert eight["open"] == "resnetx train model=torchvision precision=fp16 compile=default gpus=1 batch_size=32"
+    plain, unlaunched = (
+        predict(*COMPILED[:-1], "gpus=8", "rate=256:2470", *word)[1][0] for word in ([], ["host_step=0"])
+    )
+    assert eight["interval_s"] == [unlaunched["interval_s"][0], plain["interval_s"][1]]
+    for word in ("rate=256:2470,32:2000", "scaling=weak", "host_step=4ms"):
+        _, (told,) = predict(*COMPILED, "gpus=8", "rate=256:2470", word)
+        assert told["images_per_s"] and not told.get("open")
+    assert main(["predict", *COMPILED]) == 2
+    assert "add its images/s by batch: rate=32:195" in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_compiled_steps_over_gpus_that_are_no_peers_both_are_open(predict):
+    words = ["pcie-a100", "transport=host", *COMPILED[1:], "gpus=8", "rate=256:2470"]
+    _, (both,) = predict(*words)
+    _, (staged,) = predict(*(word for word in words if word != "compile=default"))
+    assert both["interval_s"][0] < staged["interval_s"][0] and both["interval_s"][1] == staged["interval_s"][1]
+
+
 # ---- of another GPU
 
 
