@@ -78,6 +78,13 @@ def test_a_kind_that_nobody_measured_is_said_and_has_the_width_of_all_others(sys
     )
 
 
+def test_a_kind_of_which_other_sizes_are_published_is_not_said_to_have_none():
+    """Three times of GPUs that are staged are known, all below 64 MiB."""
+    made = plan(load("pcie-gen5"), library="nccl2.4")
+    assert "no times of rings or trees of such sizes are published for NVIDIA GPUs over" in error_of(made, 2**30).source
+    assert "of such sizes" not in error_of(made, 2**25).source
+
+
 @pytest.mark.parametrize(
     ("system", "more"),
     [("cpu-host", {}), ("dgx1-p100", {"library": "gloo"}), ("dgx-h100", {"transport": "socket"})],
