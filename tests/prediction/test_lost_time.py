@@ -46,7 +46,14 @@ def test_with_weak_scaling_a_step_of_the_same_length_is_all_useful():
         {"systems": ["gx8"], "gpus": [8]},
         {"systems": ["gx8"], "gpus": [8], "strategy": "zero1"},
         {"systems": ["gx8"], "gpus": [8], "batch_size": 250, "split": "uneven"},
-        {"systems": ["dgx1-p100"], "gpus": [4, 8], "batch_size": 1024, "input": "torchvision", "input.threads": 2},
+        {
+            "systems": ["dgx1-p100"],
+            "gpus": [4, 8],
+            "batch_size": 1024,
+            "input": "dali",
+            "input.decoder": "cpu",
+            "input.threads": 2,
+        },
     ],
 )
 def test_no_part_is_less_than_nothing_and_useful_is_efficiency(settings):
@@ -101,7 +108,7 @@ def test_an_update_that_is_shared_out_is_a_gain_in_words():
     [
         ({"straggler": 1.5}, "waiting"),
         ({"what_if.bandwidth": {"pcie3": 0.5}}, "communication"),
-        ({"input": "torchvision"}, "input"),
+        ({"input": "dali", "input.decoder": "cpu"}, "input"),
         ({"host_time": "20ms"}, "host"),
         ({"host_step": "60ms"}, "launching"),
     ],
