@@ -14,7 +14,7 @@ from resnetx.literature.training import TrainingRow, TrainingSummary
 from resnetx.literature.training_fit import rescaled_pairs, rescalings
 from resnetx.literature.training_rates import rates, series
 from resnetx.prediction import host_step, roofline
-from resnetx.prediction.messages import CONTENTION
+from resnetx.prediction.messages import CONTENTION, CONTENTION_A_CARD
 from resnetx.prediction.result import domains
 from resnetx.prediction.scaling import ANY, ONE_NODE, KindError, scaling_errors
 from resnetx.table import GENERATED, table
@@ -29,7 +29,7 @@ HEAD = f"""# Accuracy of predictions
 {GENERATED}
 
 Every published training rate that resnetx ships, beside what it predicts. The system of a rate is left out of the fit
-of what scaling costs, whoever measured there; of several nodes, the program; and
+of what scaling costs, whoever measured there; of several nodes, the cluster with all its programs; and
 whoever published a rate is left out of the roofline. So each error is one on something that the model has not seen,
 but for the rows that say otherwise: the host's part of a step was chosen on one machine. The figures themselves were
 known while the model was written. `resnetx predict --validate --all` prints each.
@@ -52,7 +52,8 @@ FITTED = f"""## What was fitted to what
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
 - What scaling costs beyond messages (`resnetx/prediction/scaling.py`): three figures, to the rates of several
-  GPUs of one node (`results/published/scaling.yaml`). `python -m resnetx.literature.scaling_fit` fits again.
+  GPUs of one node (`results/published/scaling.yaml`), and one, to those of several nodes, of transformers, too.
+  `python -m resnetx.literature.scaling_fit` fits again.
 - What leaves a point open between two ends (`resnetx/prediction/scaling.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; loaders of one node are open above what the
   slower of two published alone delivers, as above the slowest of all a third of their rates would be.
@@ -76,12 +77,12 @@ all-reduces of the layers of ResNet-50 on 16 GPUs (Shi et al. 2018), and AlexNet
 each batch and library that the paper may mean.
 """
 
-TRANSFORMERS = """BERT-large under DDP on A100, decoders of 0.76 to 13 billion parameters under FSDP on H100, and one
+TRANSFORMERS = """BERT under DDP on A100 and V100, decoders of 0.76 to 13 billion parameters under FSDP on H100, and one
 global batch of nanoGPT under DDP on H100, each predicted from its rate on the fewest GPUs, one to 32
 (`results/published/transformers.yaml`, which says what is left out and what is assumed;
-`resnetx/literature/transformers.py`). Nothing was fitted to them: what scaling costs is as image networks have it. All
-but nanoGPT hardly lose anything, so that linear scaling is as good; two rates belong to a series whose rate on eight
-GPUs is 8 % below its others, for each GPU. The intervals are those of `predict`.
+`resnetx/literature/transformers.py`). Of what scaling costs, the loss between nodes is fitted to them, too, each
+cluster left out of its own. BERT-base without accumulation loses most, on one card a node (DLPerf). Two rates belong to
+a series whose rate on eight GPUs is 8 % below its others, for each GPU. The intervals are those of `predict`.
 """
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
@@ -467,7 +468,8 @@ def _intervals() -> Iterator[str]:
         "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
         "the errors above for each doubling of the number of GPUs (stated on eight), "
         f"{scaling.widened[ONE_NODE]:.2f} times as wide on one node without a loader and {scaling.widened[ANY]:.2f} "
-        "times elsewhere: then nine of ten rates lie within intervals made without their system and program, counted "
+        "times elsewhere: then nine of ten rates lie within intervals made without their system (several nodes: their "
+        "cluster) and their program, counted "
         "over the kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
         "eight rates has the interval of all on as many nodes; no interval of several nodes is narrower than of one."
     )
@@ -513,7 +515,17 @@ def _figures() -> list[str]:
             ["variation of a rank's steps", f"{costs.variation:.2%}", f"fitted to {rows} rates"],
             ["the same where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
             ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
+            [
+                "longer steps on several nodes, for each doubling of the GPUs beyond 8",
+                f"{costs.between:.2%}",
+                f"fitted to {scaling_errors().farther} rates of {scaling_errors().clusters} clusters, each alike",
+            ],
             ["computing lost while messages are sent", contention, "assumed"],
+            [
+                "of that, between nodes",
+                f"{CONTENTION_A_CARD:.1%} for each card, at most",
+                "two channels of NCCL a card",
+            ],
             ["share of the peak, all GPUs", f"{fit.matmul_efficiency:.0%}", f"fitted to {fit.rows} rates of one GPU"],
             ["speed-up of square kernels, all GPUs", f"{fit.square_speedup:.2f}", "fitted to the same"],
             ["slowness of depthwise convolutions, all GPUs", f"{fit.depthwise_slowness:.1f}", "fitted to the same"],

@@ -4,7 +4,7 @@
 - five constants: that, times the median efficiency of all other published rates on as many GPUs (of one global batch
   those of one global batch by other publishers).
 
-Neither knows a link. As of the model, the system of a rate is left out (of several nodes the program); each rival's
+Neither knows a link. As of the model, the system of a rate is left out (of several nodes the cluster); each rival's
 interval is what nine of ten of its own errors of the others were within.
 """
 
@@ -21,6 +21,7 @@ from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.interconnect.systems import paths
 from resnetx.literature.scaling_check import ScalingCase, StrongCase
+from resnetx.literature.transformers import TransformerCase
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.scaling import FEWEST_POINTS, LEVEL, ScalingKind
 
@@ -59,6 +60,11 @@ class Rivals:
     def five_constants(self, case: ScalingCase) -> Rival:
         """By the median efficiency of the others on as many GPUs, or on the nearest number that they have."""
         return self._rival(case, median_efficiencies(self._others(case)))
+
+    def of_transformer(self, case: TransformerCase) -> float:
+        """Five constants of images, its cluster left out, from the rate on its fewest GPUs; tokens/s."""
+        constants = median_efficiencies(other for other in self.cases if other.machines != case.of.machines)
+        return case.linear * _efficiency(case.gpus, constants) / _efficiency(case.of.fewest, constants)
 
     def _others(self, case: ScalingCase) -> list[ScalingCase]:
         return [other for other in self.cases if not case.leaves_out(other)]

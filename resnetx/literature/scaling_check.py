@@ -1,7 +1,6 @@
 """Published scaling, predicted: each rate of several GPUs from the rate of one, as `resnetx predict rate=` does it."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,9 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature.training_rates import (
     Series,
     StepSeries,
+    any_memory,
     id_of,
+    machines_of,
     series,
     sources,
     staged_series,
@@ -76,7 +77,12 @@ class ScalingCase:
     @cached_property
     def system(self) -> str:
         """Where it was measured, whatever memory the GPUs have."""
-        return re.sub(r"-\d+gb\Z", "", self.series.system)
+        return any_memory(self.series.system)
+
+    @cached_property
+    def machines(self) -> str:
+        """The very ones."""
+        return machines_of(self.series.system, self.publisher)
 
     @property
     def nodes(self) -> str:
@@ -85,12 +91,12 @@ class ScalingCase:
 
     @cached_property
     def left_out(self) -> str:
-        """What is left out of the fits to it: its system; of several nodes, its program."""
-        return self.system if self.gpus <= self._one_node else self.series.source
+        """What is left out of the fits to it: its system; of several nodes, its cluster."""
+        return self.system if self.gpus <= self._one_node else self.machines
 
     def leaves_out(self, other: "ScalingCase") -> bool:
         """Whether another case is left out with this one."""
-        return self.left_out in (other.system, other.series.source)
+        return self.left_out in (other.system, other.machines)
 
     @cached_property
     def point(self) -> Point:

@@ -4,8 +4,9 @@
 
 Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
 few odd rates do not move, each rate counting alike; then, to the rates of programs whose samples differ in size, how
-much the steps of these vary. Each rate is then predicted with the figures that all other systems give (of several
-nodes: all other programs). The errors of these predictions, by kind of case and over the doublings of the number of
+much the steps of these vary; and to those of several nodes, those of transformers, too, how much longer their steps
+are, each cluster counting alike. Each rate is then predicted with the figures that all other systems give (of several
+nodes: all other clusters). The errors of these predictions, by kind of case and over the doublings of the number of
 GPUs, make the intervals; and each interval is counted with the errors of other systems' other programs alone. Rates
 that are open between two ends count in neither.
 """
@@ -18,6 +19,7 @@ from itertools import product
 import msgspec
 import numpy as np
 
+from resnetx.literature import transformers
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases, untold_cases
 from resnetx.prediction.host_step import PARALLEL_s
@@ -38,6 +40,7 @@ from resnetx.prediction.scenario import SHOWN_BY, ScalingCosts
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
 _GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
 _UNEVEN = np.arange(61) / 200  # to 30 %, in steps of 0.5 %
+_BETWEEN = np.arange(17) / 400  # to 4 %, in steps of 0.25 %
 _FEWEST_PROGRAMS = 3  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 5
 
@@ -67,8 +70,12 @@ class JudgedScaling:
 
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
     """The figures with the least sum of absolute errors over rates that are not open."""
-    inside = _on_one_node(chosen)
-    return _with_uneven(_with_server(_best(_errors(inside)), chosen), chosen)
+    costs = _of_one_node(chosen)
+    return _with_between(costs, _errors_between(chosen, costs))
+
+
+def _of_one_node(chosen: Sequence[ScalingCase]) -> ScalingCosts:
+    return _with_uneven(_with_server(_best(_errors(_on_one_node(chosen))), chosen), chosen)
 
 
 def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
@@ -101,6 +108,33 @@ def _with_server(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingC
     return replace(costs, server=tuple((gpus, round(share, _DIGITS)) for gpus, share in efficiencies))
 
 
+Farther = tuple[str, Floats]  # of a rate of several nodes: its cluster, and its error by each of `_BETWEEN`
+
+
+def _errors_between(chosen: Iterable[ScalingCase], costs: ScalingCosts) -> list[Farther]:
+    """Of all rates of several nodes, but for those that are open; their steps go on a line between no loss and most."""
+    ends = [replace(costs, between=float(each)) for each in (_BETWEEN[0], _BETWEEN[-1])]
+    images = (
+        (case.machines, [case.measured / case.predicted(each) for each in ends])
+        for case in chosen
+        if case.nodes != ONE_NODE and not case.is_open
+    )
+    return [
+        (machines, np.abs(np.log(np.interp(_BETWEEN, (_BETWEEN[0], _BETWEEN[-1]), over))))
+        for machines, over in [*images, *transformers.steps_between_nodes(ends)]
+    ]
+
+
+def _with_between(costs: ScalingCosts, errors: Iterable[Farther], without: str = "") -> ScalingCosts:
+    """With the loss between nodes that has the least error in the mean of all clusters but one."""
+    clusters: dict[str, list[Floats]] = {}
+    for machines, by_loss in errors:
+        if machines != without:
+            clusters.setdefault(machines, []).append(by_loss)
+    means = np.mean([np.mean(own, axis=0) for own in clusters.values()], axis=0)
+    return replace(costs, between=float(_BETWEEN[int(means.argmin())]))
+
+
 def _errors(chosen: Sequence[ScalingCase]) -> Floats:
     """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
     variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
@@ -111,7 +145,7 @@ def _best(errors: Floats) -> ScalingCosts:
     return _GRID[int(errors.sum(axis=0).argmin())]
 
 
-def judged(chosen: Sequence[ScalingCase]) -> list[JudgedScaling]:
+def judged(chosen: Sequence[ScalingCase], farther: Sequence[Farther]) -> list[JudgedScaling]:
     """Each rate, predicted by a fit to the rates of all other systems; in the order of `chosen`."""
     inside = _on_one_node(chosen)
     errors, costs = _errors(inside), {}
@@ -119,7 +153,8 @@ def judged(chosen: Sequence[ScalingCase]) -> list[JudgedScaling]:
         if case.left_out not in costs:
             others = np.array([not case.leaves_out(other) for other in inside])
             kept = [other for other in chosen if not case.leaves_out(other)]
-            costs[case.left_out] = _with_uneven(_with_server(_best(errors[others]), kept), kept)
+            own = _with_uneven(_with_server(_best(errors[others]), kept), kept)
+            costs[case.left_out] = _with_between(own, farther, case.machines)
     return [_judged(case, costs[case.left_out]) for case in chosen]
 
 
@@ -200,7 +235,7 @@ def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
     ]
     alike = _of_group(others, _group(row))
     as_many = _of_group(others, (ANY, row.case.kind[1], ANY))
-    faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many)
+    faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many or others)
     other, own = (row.others[1], slower) if row.log_error > 0 else (row.others[0], faster)
     return math.sqrt(max(0.0, row.log_error**2 - other**2)) / (own * row.doublings)
 
@@ -224,10 +259,13 @@ def widening(rows: Sequence[JudgedScaling]) -> dict[str, float]:
 def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[JudgedScaling]]:
     """What the file says, and the rates that it is made from."""
     chosen = list(rows)
-    everything = judged(chosen)
+    of_one_node = _of_one_node(chosen)
+    farther = _errors_between(chosen, of_one_node)
+    everything = judged(chosen, farther)
     predicted = [row for row in everything if not row.case.is_open]
     calibrated = judged_calibrated(everything)
-    widened, costs = widening(predicted), fit(chosen)
+    widened, costs = widening(predicted), _with_between(of_one_node, farther)
+    judged_at = {row.case.left_out for row in everything}
     by_nodes = {
         nodes: [row for row in calibrated if row.case.nodes == nodes]
         for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
@@ -237,7 +275,10 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         costs=costs,
         points=len(_on_one_node(chosen)),
         systems=len({case.system for case in _on_one_node(chosen)}),
-        without={row.case.left_out: row.costs for row in everything},
+        without={row.case.left_out: row.costs for row in everything}
+        | {machines: _with_between(costs, farther, machines) for machines, _ in farther if machines not in judged_at},
+        farther=len(farther),
+        clusters=len({machines for machines, _ in farther}),
         widened=widened,
         kinds=kinds(predicted, widened),
         calibrated=[

@@ -1,7 +1,7 @@
 """Predicted training against published, row by row: what was given of each case, and how far off the prediction is.
 
 Rates of several GPUs are predicted from the rate of one, and then from nothing but descriptions. What scaling costs is
-fitted without the system of a rate (of several nodes, without its program), the roofline without its publisher
+fitted without the system of a rate (of several nodes, without its cluster), the roofline without its publisher
 (`scaling_errors`, `roofline`), and so are the simplest predictions beside them (`rivals`). A rate that is open has no
 prediction but its two ends. AlexNet of 2017 on the P100 DGX-1
 is the one published case in which an all-reduce of known algorithm follows a step of known time: it is predicted a
@@ -170,7 +170,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">rows", lambda group: f"{group.rows}"),
     Column(">ends only", lambda group: f"{group.open or ''}", help="known between two ends, without an error."),
     Column(">mean", lambda group: _share(group.mean_error),
-           help="error of the predicted rates; of several nodes the program is left out, of one GPU the publisher."),
+           help="error of the predicted rates; of several nodes the cluster is left out, of one GPU the publisher."),
     Column(">linear", lambda group: _share(group.linear_error), 6, "that of GPUs x the rate of one."),
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
@@ -513,6 +513,7 @@ def _transformers() -> Iterator[TrainingRow]:
             low=case.low,
             high=case.high,
             linear=case.linear,
+            five_constants=_rivals().of_transformer(case),
         )
 
 

@@ -286,6 +286,16 @@ def sources() -> Mapping[str, ScalingSource]:
     return {**_file().sources, **_staged_file().sources}
 
 
+def machines_of(system: str, whose: str) -> str:
+    """The machines that somebody measured on, whatever memory their GPUs have."""
+    return f"{any_memory(system)} of {whose}"
+
+
+def any_memory(system: str) -> str:
+    """The name of a system, whatever memory its GPUs have."""
+    return re.sub(r"-\d+gb\Z", "", system)
+
+
 @cache
 def system_of(name: str, gpus: int, cluster: RatedCluster | None) -> System:
     """A system with as many nodes as so many GPUs take."""

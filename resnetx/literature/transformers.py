@@ -2,7 +2,7 @@
 
 Most series begin at eight GPUs, so that there is no rate of one to start from. What one GPU would do is found instead:
 the rate of one with which the simulated step on the fewest GPUs takes what was measured. All else is as `predict` has
-it: the messages of DDP or FSDP on the described machine, and what scaling costs as fitted to image networks.
+it: the messages of DDP or FSDP on the described machine, and what scaling costs as fitted without its cluster.
 
 A step that accumulates computes so many passes, of which the last sends; FSDP gathers and reduces in each. BERT is
 counted as the GPT/x of its size, whose blocks have as many parameters and FLOP.
@@ -10,7 +10,7 @@ counted as the GPT/x of its size, whose blocks have as many parameters and FLOP.
 An interval is that of `predict`, whose part for scaling is made of the errors of image networks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
@@ -21,12 +21,13 @@ import msgspec
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.graph import GpuSpec
-from resnetx.literature.training_rates import RatedCluster, ScalingSource, system_of
+from resnetx.literature.training_rates import RatedCluster, ScalingSource, machines_of, system_of
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
-from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
+from resnetx.prediction.scaling import scaling_errors
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
@@ -58,7 +59,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seen: bool
     updated: bool = True  # a step ends with an update
     padded: bool = True  # sequences are computed whole; else what pads them is skipped
-    unrelated: bool = True  # no other series is the same workload on fewer GPUs of the same machine
+    unrelated: bool = True  # what one GPU does is of no other series: on fewer GPUs there, or of many alike
 
     @property
     def fewest(self) -> int:
@@ -88,6 +89,11 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def publisher(self) -> str:
         return _file().sources[self.source].whose
+
+    @property
+    def machines(self) -> str:
+        """The cluster that is left out of the fit of what scaling costs."""
+        return machines_of(self.system, self.publisher)
 
     @property
     def part(self) -> GpuSpec:
@@ -182,7 +188,7 @@ class TransformerCase:
 
     @property
     def kind(self) -> str:
-        gpu = "H100" if self.of.system == "dgx-h100" else "A100"
+        gpu = system_of(self.of.system, 1, None).gpu_of_node(0).part_name.split("-")[0].upper()
         return f"{'FSDP' if self.of.strategy == 'fsdp' else 'DDP'} on {gpu}, {self.of.nodes(self.gpus)}"
 
 
@@ -191,16 +197,27 @@ def judged() -> Iterator[TransformerCase]:
     for of in series():
         if len(of.tokens_per_s) == 1:
             continue
-        rate = one_gpu_rate(of)
+        costs = scaling_errors().without.get(of.machines)
+        rate = one_gpu_rate(of, costs)
         for gpus in of.tokens_per_s:
             if gpus > of.fewest:
-                iteration = _iteration(of, gpus, rate)
+                iteration = _iteration(of, gpus, rate, costs)
                 tokens_per_s = of.samples(gpus) * of.seq / _step_s(of, gpus, iteration)
                 high, low = (tokens_per_s * iteration.time_s / end_s for end_s in iteration.interval_s)
                 yield TransformerCase(of, gpus, tokens_per_s, low, high)
 
 
-def one_gpu_rate(of: Series) -> float:
+def steps_between_nodes(tried: Sequence[ScalingCosts]) -> Iterator[tuple[str, list[float]]]:
+    """Of each rate of several nodes its cluster, and the step by each of these costs, over the measured one."""
+    for of in series():
+        several = [gpus for gpus in of.tokens_per_s if gpus > of.fewest and of.nodes(gpus) != "one node"]
+        rates = [one_gpu_rate(of, costs) for costs in tried] if several else []
+        for gpus in several:
+            steps_s = (_step_s(of, gpus, _iteration(of, gpus, *each)) for each in zip(rates, tried, strict=True))
+            yield of.machines, [step_s / of.step_s(gpus) for step_s in steps_s]
+
+
+def one_gpu_rate(of: Series, costs: ScalingCosts | None = None) -> float:
     """Sequences/s of one GPU, in a pass with its update, with which the fewest GPUs take what was measured."""
     from scipy.optimize import brentq  # type: ignore[import-untyped]
 
@@ -208,16 +225,16 @@ def one_gpu_rate(of: Series) -> float:
 
     def missed(power: float) -> float:
         rate = share * exp(power)
-        return log(_step_s(of, of.fewest, _iteration(of, of.fewest, rate)) / of.step_s(of.fewest))
+        return log(_step_s(of, of.fewest, _iteration(of, of.fewest, rate, costs)) / of.step_s(of.fewest))
 
     return share * exp(float(brentq(missed, -log(LARGEST), log(LARGEST), xtol=1e-5)))
 
 
-def _iteration(of: Series, gpus: int, rate: float) -> Iteration:
+def _iteration(of: Series, gpus: int, rate: float, costs: ScalingCosts | None) -> Iteration:
     """One pass with its messages and its update."""
     workload = replace(_workload(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
     deployment, gathered = _fabric(of.system, of.cluster, gpus), "bf16" if of.strategy == "fsdp" else "fp32"
-    setting = TrainingSetup(gradients=of.gradients, gathered=gathered)
+    setting = TrainingSetup(gradients=of.gradients, gathered=gathered, costs=costs)
     return simulated(Point(workload, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
 
 

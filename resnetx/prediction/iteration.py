@@ -9,7 +9,7 @@ from math import exp, hypot, log, log1p
 from resnetx.choices import Server
 from resnetx.prediction.compute import RATE_ERRORS
 from resnetx.prediction.host_step import PARALLEL_SPREAD
-from resnetx.prediction.messages import Exchange
+from resnetx.prediction.messages import MOST_BETWEEN_NODES, Exchange
 from resnetx.prediction.scaling import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import (
@@ -393,13 +393,16 @@ class Iteration:
 
     @cached_property
     def _by_messages(self) -> tuple[Stretch, Stretch]:
-        """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
+        """Messages beside computing at no cost to it, and so that it stands still meanwhile; between nodes hardly."""
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
         error = self.exchange.error
         low, high = best_and_worst(messages=(max(error, self.exchange.faster), error))
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
-        return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
+        if not beside:
+            return low, high
+        most = 1.0 if len(self.point.ranks_of_nodes) == 1 else max(MOST_BETWEEN_NODES, self.job.contention)
+        return replace(low, contention=0.0), replace(high, contention=most)
 
     def _between(self, best: Stretch, worst: Stretch) -> list[float]:
         """Sums of other figures round otherwise: where an error changes nothing, an end may differ in a last digit."""

@@ -31,6 +31,10 @@ BETWEEN_NODES = 0.21
 # kernels of the library occupy (8 to 32 blocks of 56 to 132), assumed; in-switch reduction needs fewer. The interval
 # reaches from nothing to all. On CPUs `job.HostShare` has it.
 CONTENTION = {"nccl1": 0.2, "nccl2": 0.2, "nccl2.4": 0.2, "nvls": 0.1}
+# No more than that is lost, between nodes, to the two channels that NCCL has for a network card, each a block: of 80.
+# (Two nodes with one HDR card: "Channel 00/02", log of Baskerville, "The Impact of GPU Networking", part 2, 2025.)
+CONTENTION_A_CARD = 2 / 80
+MOST_BETWEEN_NODES = 0.2  # at most, there: so 224 of 229 published rates are inside; by all of it intervals score worse
 LARGE_BYTES = 2**30  # a size at which only bandwidth counts
 
 
@@ -148,8 +152,15 @@ def exchange(
         "" if made.calibration is None else made.calibration.source,
         made.fastest(sizes[longest]).limit,
         sum(sizes) / large_Bps / sum(times_s),
-        CONTENTION.get(made.library, 0.0),
+        _contention(made),
     )
+
+
+def _contention(made: CollectivePlan) -> float:
+    """What computing loses of the time in which such messages are on their way."""
+    share = CONTENTION.get(made.library, 0.0)
+    cards = made.system.nics if made.spans_nodes else None
+    return share if cards is None else min(share, CONTENTION_A_CARD * cards)
 
 
 def staged(paths: StagedPaths, gradient_bytes: int, point: Point, first_layer: str) -> Exchange:
@@ -443,7 +454,7 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
         calibrated="" if reduce.calibration is None else reduce.calibration.source,
         limiting_link=slowest.fastest(size).limit,
         link_share=moved_s / sum(times_s),
-        contention=CONTENTION.get(reduce.library, 0.0),
+        contention=_contention(reduce),
         fetched=HashedTuple(forward),
         parts=point.parts,
     )

@@ -6,8 +6,9 @@
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`, and the
-variation of programs whose samples differ in size (`samples=uneven`) a third. The system of a rate is left out of the
-fit that predicts it, whoever measured there; of several nodes, the program. The errors of such predictions, by kind of
+variation of programs whose samples differ in size (`samples=uneven`) a third. Over several nodes a step takes longer
+still, `between`, fitted to rates of several nodes, those of transformers, too. The system of a rate is left out of the
+fit that predicts it, whoever measured there; of several nodes, the cluster. The errors of such predictions, by kind of
 case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
@@ -103,7 +104,7 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     nodes: str
     input: str
     points: int
-    systems: int  # or programs, of several nodes
+    systems: int  # or clusters, of several nodes
     mean: float  # of |ln(predicted / measured)|, of rates
     worst: float
     bias: float  # mean of ln(predicted / measured)
@@ -129,7 +130,9 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     costs: ScalingCosts
     points: int  # rates that were fitted
     systems: int
-    without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by program of several nodes
+    without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by cluster of several nodes
+    farther: int  # rates of several nodes that `between` is fitted to
+    clusters: int  # that these are of
     # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
     widened: dict[str, float]
     kinds: list[KindError]
@@ -185,7 +188,18 @@ def waiting(point: Point, computed: Compute) -> float:
     if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(scaling_kind(point)):
         return 1 / _efficiency(point.gpus, costs.server)
     told = point.setting.uneven and not computed.jitter  # of an import whose steps are not known one by one
-    return slowest_of(point.gpus, variation(point) if computed.jitter is None or told else computed.jitter)
+    jitter = variation(point) if computed.jitter is None or told else computed.jitter
+    return slowest_of(point.gpus, jitter) * _farther(point, costs)
+
+
+def _farther(point: Point, costs: ScalingCosts) -> float:
+    """How many times as long a step takes because its ranks are on several nodes.
+
+    That grows with their number where hardly anything is sent, too.
+    """
+    if len(point.ranks_of_nodes) == 1 or point.deployment.on_cpus or point.deployment.lab is not None:
+        return 1.0
+    return 1 + costs.between * max(0.0, log2(point.gpus / REFERENCE))
 
 
 def variation(point: Point) -> float:

@@ -352,6 +352,9 @@ class ScalingCosts:
     # nothing is decoded. (): their ranks wait as others do.
     server: tuple[tuple[int, float], ...] = ()
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
+    between: float = (
+        0.0  # how much longer a step on several nodes takes for each doubling of its GPUs beyond 8, relative
+    )
 
 
 @dataclass(frozen=True)

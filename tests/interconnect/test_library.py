@@ -15,7 +15,7 @@ STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
     "single-root-1080ti", "k80-10gbe", "v100-ib", "dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "pcie-gen5",
     "gce-k80x8", "p2-8xlarge", "dgx1-v100-32gb", "dgx-a100-40gb", "pcie-a100", "pcie-l40s", "hgx-b200", "c4130-p100",
-    "c4140-v100", "mi250x", "mi300x", "knl-opa",
+    "c4140-v100", "mi250x", "mi300x", "knl-opa", "a100-ib",
 ]  # fmt: skip
 
 
@@ -170,6 +170,7 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
         ("summit", 6, 2, 2, 96),
         ("k80-10gbe", 16, 8, 4, 192),
         ("v100-ib", 16, 8, 4, 256),
+        ("a100-ib", 8, 4, 2, 320),
         ("dgx-a100", 8, 2, 8, 640),
         ("dgx-h100", 8, 2, 8, 640),
         ("dgx-h200", 8, 2, 8, 1128),

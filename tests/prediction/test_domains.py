@@ -52,7 +52,6 @@ def of(table, start):
         ("AlexNet on 8 GPUs", validation.ITERATIONS),
         ("messages of ResNet-50", validation.LAYERWISE),
         (f"{FROM_ONE}one path", f"{validation.NO_PEERS}: one path through the host, as told {ONE_BOX}"),
-        (f"{FROM_FEWEST}DDP, one node", f"{validation.TRANSFORMERS}: DDP on A100, one node"),
         (f"{FROM_FEWEST}FSDP", f"{validation.TRANSFORMERS}: FSDP on H100, several nodes"),
         (f"{FROM_ONE}each GPU's path", f"{validation.NO_PEERS}: a path for each, as told {ONE_BOX}"),
     ],
@@ -64,10 +63,11 @@ def test_published_training(table, published, start, group):
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
 
 
-def test_transformers_on_several_nodes(table):
-    groups = [f"{validation.TRANSFORMERS}: DDP on {gpu}, several nodes" for gpu in ("A100", "H100")]
+@pytest.mark.parametrize("nodes", ["one node", "several nodes"])
+def test_transformers_under_ddp(table, nodes):
+    groups = [f"{validation.TRANSFORMERS}: DDP on {gpu}, {nodes}" for gpu in ("A100", "H100", "V100")]
     errors = [abs(row.log_error) for row in validation.validate() if row.group in groups]
-    domain = of(table, f"{FROM_FEWEST}DDP, several")
+    domain = of(table, f"{FROM_FEWEST}DDP, {nodes}")
     assert domain.points == len(errors)
     assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
     assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
@@ -98,10 +98,8 @@ def test_scaling(table, published):
     for kind in kinds:
         summary = published.get(f"from the rate of one GPU: {kind.text}")
         if summary is not None and summary.open < summary.rows:  # of V100s in half precision on several nodes all are
-            assert (kind.points, kind.mean) == (
-                summary.rows - summary.open,
-                pytest.approx(summary.mean_error, abs=DIGIT),
-            )
+            rows = summary.rows - summary.open
+            assert (kind.points, kind.mean) == (rows, pytest.approx(summary.mean_error, abs=DIGIT))
 
 
 def test_the_roofline(table):

@@ -116,7 +116,10 @@ def test_predictions_agree_with_themselves_and_each_other(seed):
                 elif name == "batch":
                     right = b.images_per_s >= a.images_per_s * (1 - 1e-3)
                 else:
-                    right = b.iteration_s <= a.iteration_s * (1 + 1e-6)
+                    slack = (
+                        0.01 if name == "cards" else 1e-6
+                    )  # more cards have more channels, which computing goes without
+                    right = b.iteration_s <= a.iteration_s * (1 + slack)
                 if not right:
                     wrong.append((settings, f"{name}, {gpus} GPUs: {a.iteration_s} {b.iteration_s} {a.interval_s}"))
     assert not wrong

@@ -68,13 +68,13 @@ def summary_of(rows, text):
 @pytest.mark.parametrize(
     ("text", "points", "undecided", "most"),
     [
-        ("all-reduce, one node, synthetic or DALI", 208, 0, 0.028),
+        ("all-reduce, one node, synthetic or DALI", 237, 0, 0.031),
         ("all-reduce, one node, a loader of JPEG files", 77, 15, 0.068),
-        ("all-reduce, several nodes, synthetic or DALI", 13, 0, 0.03),
+        ("all-reduce, several nodes, synthetic or DALI", 41, 0, 0.04),
     ],
 )
 def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, text, points, undecided, most):
-    """The system is left out of all of them; of several nodes, the program."""
+    """The system is left out of all of them; of several nodes, the cluster."""
     own = summary_of(rows, text)
     assert (own.rows, own.open) == (points, undecided) and undecided <= points / 5
     assert own.mean_error < most
@@ -115,11 +115,11 @@ def test_a_score_is_the_width_and_twenty_times_the_miss():
 
 def test_several_nodes_are_near_once_a_rate_of_several_is_known(rows):
     calibrated = [row for row in rows if row.group.endswith(f"several nodes, {BY_SMALLER}")]
-    assert len(calibrated) == 10
+    assert len(calibrated) == 22
     mean = fmean(abs(row.log_error) for row in calibrated)
-    assert mean < 0.03
+    assert mean < 0.05
     assert mean < fmean(abs(math.log(row.linear / row.measured)) for row in calibrated)
-    assert all(row.held for row in calibrated)
+    assert fmean(row.held for row in calibrated) >= 0.9
 
 
 def test_nothing_of_a_case_is_given_but_the_rate_of_one_gpu():
@@ -263,21 +263,30 @@ def test_a_question_counts_what_its_groups_do(rows):
 
 
 def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
-    """BERT under DDP on A100 and decoders under FSDP on H100; intervals are those of `predict`."""
+    """BERT under DDP on A100 and V100, and decoders under FSDP on H100; intervals are those of `predict`."""
     own = [row for row in rows if row.group.startswith(TRANSFORMERS)]
-    assert len(own) == 38
-    assert {row.system for row in own} == {"dgx-a100", "dgx-a100-40gb", "dgx-h100"}
-    assert fmean(abs(row.log_error) for row in own) < 0.02
+    assert len(own) == 217
+    assert {row.system for row in own} == {"dgx-a100", "dgx-a100-40gb", "dgx-h100", "dgx1-v100", "dgx2"}
+    assert fmean(abs(row.log_error) for row in own) < 0.07
     assert 0.88 <= fmean(row.held for row in own) <= 0.97
-    ddp = [row for row in own if "PyTorch/LanguageModeling" in row.source]
-    assert fmean(abs(row.log_error) for row in ddp) < fmean(abs(math.log(row.linear / row.measured)) for row in ddp)
+
+
+def test_several_nodes_are_no_worse_than_five_constants(rows):
+    """Their cluster left out of both."""
+    own = [row for row in rows if row.five_constants and row.predicted and "several nodes" in row.group]
+    far = [row for row in own if row.group.startswith(("from the rate of one", TRANSFORMERS))]
+    five = fmean(abs(math.log(row.five_constants / row.measured)) for row in far)
+    assert len(far) == 229
+    assert (
+        fmean(abs(row.log_error) for row in far) < five < fmean(abs(math.log(row.linear / row.measured)) for row in far)
+    )
 
 
 def test_what_one_gpu_would_do_explains_the_fewest():
     """A step that accumulates on eight GPUs takes what was measured, with the rate of one that is found."""
     of = next(each for each in transformers.series() if each.fewest == 8 and each.strategy == "bucket")
     rate = transformers.one_gpu_rate(of)
-    found = transformers._step_s(of, 8, transformers._iteration(of, 8, rate))
+    found = transformers._step_s(of, 8, transformers._iteration(of, 8, rate, None))
     assert found == pytest.approx(of.step_s(8), rel=1e-3)
     assert of.step_s(8) == pytest.approx(of.accumulation[8] * of.micro_batch / rate, rel=0.05)
 
