@@ -218,6 +218,32 @@ def test_several_files_of_one_machine_are_joined(made):
         made(named)
 
 
+@pytest.mark.parametrize(
+    ("asked", "cells", "peers"),
+    [
+        ("p", "OK NS", {(0, 1): True, (1, 2): False}),  # over PCIe; the pair 0, 2 has an NVLink
+        ("n", "OK NS", {(0, 1): True}),
+        ("a", "OK NS", {}),
+        ("r", "OK NS", {(0, 1): True, (1, 2): False, (0, 2): False}),
+    ],
+)
+def test_what_was_asked_for_tells_which_pairs_are_peers(asked, cells, peers):
+    first, other = cells.split()
+    text = (
+        topo("X PHB NV2\nPHB X PHB\nNV2 PHB X", ["0-9"] * 3) + f"\n$ nvidia-smi topo -p2p {asked}\n\tGPU0\tGPU1\tGPU2\n"
+    )
+    text += f"GPU0\tX\t{first}\t{other}\nGPU1\t{first}\tX\t{other}\nGPU2\t{other}\t{other}\tX\n"
+    found = survey_of(FILE, text).peers
+    assert {pair: may for pair, may in found.items() if pair[0] < pair[1]} == peers
+
+
+def test_nvlinks_that_a_file_leads_back_to_their_own_gpu_are_said():
+    one = '<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0" class="0x030200"><gpu dev="0">'
+    one += '<nvlink target="0001:00:00.0" count="12" tclass="0x030200"/></gpu></pci></cpu></system>'
+    unknown = survey_of(FILE, one).unknown
+    assert "where NVLinks of gpu0 lead: the source says to gpu0 itself" in unknown
+
+
 def test_the_xml_of_hwloc_becomes_a_system(made):
     machine, written = made(HWLOC)
     assert paths.connectivity(machine) == [["X", "PIX"], ["PIX", "X"]]

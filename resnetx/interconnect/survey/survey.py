@@ -149,7 +149,7 @@ def _named(node: SeenNode, other: Survey) -> SeenNode:
         node,
         label=node.label or same.label,
         bus=node.bus or same.bus,
-        product=node.product or same.product,
+        product=same.product if node.product.endswith("...") and same.product else node.product or same.product,
         generation=node.generation or same.generation,
         lanes=node.lanes or same.lanes,
         device=node.device or same.device,
