@@ -531,9 +531,9 @@ class NcclAlgorithms:
             fill_s_per_byte=0.0,
             protocol="LL",
         )
-        ends = (0, BEFORE_TUNING_LL_BYTES, one_ring_bytes, sys.maxsize)
+        ends = (-1, BEFORE_TUNING_LL_BYTES, one_ring_bytes, sys.maxsize)
         return tuple(
-            replace(ring, taken_bytes=(low, high - 1))
+            replace(ring, taken_bytes=(low + 1, high))
             for ring, (low, high) in zip((by_flags, one, every), pairwise(ends), strict=True)
         )
 
