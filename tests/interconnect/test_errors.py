@@ -31,8 +31,8 @@ def test_an_error_is_of_the_system_library_collective_and_size():
 
 
 def test_a_system_that_nobody_measured_has_the_errors_of_its_kind_but_not_as_its_own():
-    made = error_of(plan(load("dgx-a100-40gb"), library="nccl2.4"), 64 * MIB)
-    assert made.known and not made.own and "over NVLink 3 through switches" in made.source
+    made = error_of(plan(load("dgx1-v100-32gb"), library="nccl2.4"), 64 * MIB)
+    assert made.known and not made.own and "over NVLink 2 from GPU to GPU" in made.source
 
 
 def test_figures_of_one_size_do_not_speak_for_others():
@@ -48,13 +48,14 @@ def test_systems_of_a_kind_count_alike():
     assert found.known and not found.own and found.q90 > 0.5
 
 
-def test_a_rack_is_no_kind_of_host_and_one_ladder_of_one_does_not_judge_others():
-    """NVL72: five sizes of one healthy rack, 32 % slower than is said without them."""
+def test_a_rack_is_no_kind_of_host_and_its_middle_sizes_are_one_ladder():
+    """NVL72: a whole rack and 16 GPUs of one up to 32 % slower than is said without them, one and two trays as said."""
     (rack,) = [each for each in table().kinds if each.kind.endswith("of a rack")]
-    assert (rack.points, rack.within) == (5, 4) and rack.left_out > 0.3
-    found = error_of(plan(load("gb200-nvl72")), 2**33)
-    assert not found.known and found.q90 > 0.4
-    assert "one ladder of rings or trees is published for NVLink 5 through switches of a rack; counted" in found.text
+    assert (rack.points, rack.within) == (22, 18) and rack.left_out > 0.25
+    large, middle = (error_of(plan(load("gb200-nvl72")), size) for size in (2**33, 2**24))
+    assert large.own and large.q90 > 0.4
+    assert not middle.known and middle.q90 > large.q90
+    assert "one ladder of rings or trees is published for NVLink 5 through switches of a rack; counted" in middle.text
     kind = CollectiveResidual("", "NVLink 5 through switches of a rack", "", "allreduce", 2**33, "", 0.0)
     assert (kind.place, KNOWN.place) == ("several hosts", "one host")
     assert ("any", "one host", None, None, 3) not in kind.counted_in
@@ -134,7 +135,7 @@ def test_launches_by_one_process_are_their_hosts(mode):
     """Two hosts with eight H100s take 38 and 55 us below 64 KiB: no ladder of one speaks for the other."""
     made = plan(load("dgx-h100"), library="nvls").launched_by(mode)
     for chosen in (made, with_published(made)):
-        assert error_of(chosen, 2**10).q90 >= table().launch_q90 > 0.4
+        assert error_of(chosen, 2**10).q90 >= table().launch_q90 > 0.35
     told = with_published(made.launched_by("process-per-gpu"))
     assert error_of(told, 2**30).q90 < 0.2
 

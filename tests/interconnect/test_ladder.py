@@ -8,7 +8,7 @@ from resnetx.interconnect.collectives.published import ladder, times, with_publi
 from resnetx.interconnect.systems.system import load
 
 MIB = 2**20
-H200 = plan(load("dgx-h200"), library="nvls")
+H200 = plan(load("dgx-h200"), library="nvls").launched_by("process-per-gpu")
 
 
 def test_a_published_point_is_met_and_between_two_the_model_is_followed():
@@ -22,7 +22,9 @@ def test_a_published_point_is_met_and_between_two_the_model_is_followed():
 def test_several_publications_are_judged_by_each_other():
     a100 = plan(load("dgx-a100"), library="nccl2.4")
     found = ladder(a100)
-    assert found is not None and found.source.startswith("published times of vTrain, SuperBench, ")
+    assert found is not None and found.source.startswith(
+        "published times of vTrain, a note of a host named thanos, SuperBench, "
+    )
     alone = ladder(plan(load("dgx-a100"), devices=range(4), library="nccl2.4"))
     assert alone is not None and alone.held_out_error < found.held_out_error
 

@@ -4,10 +4,11 @@
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Literal
 
 import msgspec
@@ -149,8 +150,10 @@ LL_CHANNEL_BYTES = 4096
 LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 
 
-# LL of NCCL 2.0 to 2.3, which do not say when they take it: tuning.cc of 2.5.6 is the oldest that does.
+# NCCL 2.1 and 2.2 take LL to 16 KiB, and one ring to so many bytes of a call, by compute capability (NVIDIA's
+# documentation of NCCL_LL_THRESHOLD and NCCL_SINGLE_RING_THRESHOLD). What LL takes: tuning.cc of 2.5.6, the oldest.
 BEFORE_TUNING = Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, 1 / 4)
+BEFORE_TUNING_LL_BYTES, ONE_RING_BYTES = 2**14, ((7.0, 2**18), (0.0, 2**17))
 
 
 def of_capability(compute_capability: float) -> tuple[Protocol, ...]:
@@ -176,8 +179,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mesh_hop_s: float = 3.4e-6  # a step of Simple over direct NVLinks
     switch_hop_s: float = 3.4e-6  # and through NVSwitches
-    last_step_share: float = 0.0  # of the last step of rings through NVSwitches that sends nothing while it adds up
-    rings_lost_s: float = 0.0  # on the way to the rate of large sizes, of rings through NVSwitches
+    last_step_share: float = 0.0  # of the last step of rings, from Ampere on, that sends nothing while it adds up
+    rings_lost_s: float = 0.0  # on the way to the rate of large sizes, of the same
     rings_over_s: float = 0.5e-3  # half of it is lost once bytes have moved for so long
     in_switch_s: float = 25e-6  # fixed, of reduction in switches
     in_switch_lost_s: float = 0.0
@@ -232,6 +235,9 @@ LAUNCH_SHARES: dict[LaunchMode | None, float] = {"process-per-gpu": 0.0, None: 0
 LAUNCH_ALIKE = 1.1  # times as long as with a process for each GPU, from which it makes a difference
 
 
+SETTLING_FROM = 8.0  # compute capability: V100s over direct NVLinks show none of it, A100s do, four of them as eight
+
+
 @dataclass(frozen=True)
 class Settling:
     """What is lost on the way to the rate of large sizes, half of it once bytes have moved for `over_s`."""
@@ -268,6 +274,7 @@ class Algorithm:
     fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
     channels: int = 1
     channel_bytes: int = 0  # there are fewer channels where each would have less
+    most_bytes: int = PIECE_BYTES  # of a piece
     settling: Settling | None = None  # None: the rate of large sizes is reached at once
     plateau: Plateau | None = None  # between nodes
     one_message: Channels | None = None  # of messages at once: what the largest takes by itself, if that is longer
@@ -309,7 +316,7 @@ class Algorithm:
             moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
         if self.fill_s_per_byte:
             piece_bytes = max(size_bytes / self.channels, min(size_bytes, self.channel_bytes))
-            moving_s += self.fill_s_per_byte * min(piece_bytes, PIECE_BYTES)
+            moving_s += self.fill_s_per_byte * min(piece_bytes, self.most_bytes)
         return moving_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
 
     def with_latency(self, factor: float) -> "Algorithm":
@@ -455,7 +462,7 @@ class NcclAlgorithms:
         if self.between or self.generation.one_ring:
             return (self._ring(),)
         if not self.generation.protocols:
-            return (self._ring_before_tuning(), self._ring())
+            return self._rings_before_tuning()
         of_nccl = of_capability(self._gpu.compute_capability.value)
         protocols = (RCCL_MI300 if self._mi300 else RCCL) if self._rccl else of_nccl
         return tuple(self._ring_by(protocol) for protocol in protocols if self._on_nvlink or not protocol.nvlink_only)
@@ -488,15 +495,14 @@ class NcclAlgorithms:
     def _ring(self) -> Algorithm:
         """Every byte goes around once for each round; steps between nodes cost the network's latency."""
         ranks, rounds = sum(map(len, self.groups)), self.operation.rounds
-        handovers = 1 if rounds == 2 else self.generation.other_handovers
+        handovers = self.generation.parts_handovers if shape(self.operation) == "once" else 1
         steps = rounds * (ranks - 1)
         crossings = min(steps, rounds * self._nodes) if self._nodes > 1 else 0
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
         inside_s = (steps - crossings) * self._step_s(hop)
         between_s = self.between.crossings_s(hop, crossings, handovers, self.operation) if self.between else 0.0
         fixed_s = hop.base_s + handovers * inside_s + between_s
-        fills = self.operation.along_a_chain and self.generation.fills_chains
-        chooses = not (self.between or self.generation.one_ring)
+        piece_bytes = self.generation.piece_bytes(self.operation)
         s_per_byte = self.operation.bus_factor(ranks) / self.ring_Bps
         if self.generation.one_ring and self.operation.adds:
             s_per_byte /= self.fitted.nccl1_adding_share
@@ -505,22 +511,30 @@ class NcclAlgorithms:
             self._launch_s + fixed_s,
             s_per_byte,
             self._limit(self.ring_Bps, self._ring_limit),
-            (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
+            (ranks - 2) * channels / self.ring_Bps if piece_bytes else 0.0,
             channels,
+            most_bytes=piece_bytes,
             plateau=self._plateau(fixed_s, ranks, channels),
-            protocol="Simple" if chooses else "",
-            expected=(hop.base_s + inside_s, s_per_byte) if chooses else None,
         )
 
-    def _ring_before_tuning(self) -> Algorithm:
-        """The ring of NCCL 2.0 to 2.3 in LL."""
-        ranks, ll = len(self.groups[0]), BEFORE_TUNING
+    def _rings_before_tuning(self) -> tuple[Algorithm, ...]:
+        """Those of NCCL 2.0 to 2.3, by size: one in LL, one in Simple, all of them; as 2.1 and 2.2 take them."""
+        ranks, ll, every = len(self.groups[0]), BEFORE_TUNING, replace(self._ring(), protocol="Simple")
         steps = self.operation.rounds * (ranks - 1)
-        fixed_s = ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s)
-        s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share)
-        expected = (fixed_s, s_per_byte)
-        return Algorithm(
-            "ring", self._launch_s + fixed_s, s_per_byte, self._ring_limit, protocol="LL", expected=expected
+        call_bytes = next(most for least, most in ONE_RING_BYTES if self._gpu.compute_capability.value >= least)
+        one_ring_bytes = call_bytes * (ranks if shape(self.operation) == "once" else 1)  # a call has one rank's part
+        one = replace(every, s_per_byte=every.s_per_byte * every.channels, channels=1)
+        by_flags = replace(
+            one,
+            fixed_s=self._launch_s + ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s),
+            s_per_byte=one.s_per_byte / ll.share,
+            fill_s_per_byte=0.0,
+            protocol="LL",
+        )
+        ends = (-1, BEFORE_TUNING_LL_BYTES, one_ring_bytes, sys.maxsize)
+        return tuple(
+            replace(ring, taken_bytes=(low + 1, high))
+            for ring, (low, high) in zip((by_flags, one, every), pairwise(ends), strict=True)
         )
 
     def _ring_by(self, protocol: Protocol) -> Algorithm:
@@ -529,7 +543,7 @@ class NcclAlgorithms:
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
         factor = self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
-        settles = simple and self._switched
+        settles = simple and self._on_nvlink and self._gpu.compute_capability.value >= SETTLING_FROM
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = protocol.nvlink_s if self._on_nvlink else protocol.pcie_s
         share = protocol.share if self._on_nvlink or protocol.pcie_share is None else protocol.pcie_share

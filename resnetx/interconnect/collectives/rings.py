@@ -18,6 +18,7 @@ from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import Family
 from resnetx.interconnect.systems.paths import LinkFlow, Transport, fair_shares
 from resnetx.interconnect.systems.system import System
+from resnetx.operations import Operation
 
 Lanes = Sequence[Sequence[int]]  # [from][to]: lanes in this direction; a link both ways is in both places
 Order = tuple[int, ...]
@@ -226,11 +227,17 @@ class Generation:
     peers_cross_cpus: bool = True  # peer traffic through a PCIe root, where the CPU lets it; else staged in its memory
     tree: Hop | None = None  # None: it has no trees
     in_switch_s: float | None = None  # fixed time of reduction inside switches; None: it does not use it
-    other_handovers: int = 1  # in a step of any other collective, for each one in a step of allreduce
-    fills_chains: bool = False  # broadcast and reduce pay for the pieces that fill the chain
+    parts_handovers: int = 1  # in a step of gathering and scattering, for each one in a step of allreduce
+    chain_parts: tuple[int, int] = (0, 0)  # of the buffer that fill the chain of broadcast and of reduce; 0: none do
+    buffer_bytes: int = 2**22
     protocols: bool = False  # chooses among LL, LL128 and Simple (`protocols`)
     sends: bool = False  # has messages between GPUs (ncclSend and ncclRecv, 2.7 and later)
     relays: bool = False  # sends them through a GPU that has NVLinks to both (NCCL_NVB_DISABLE, 2.11 and later)
+
+    def piece_bytes(self, operation: Operation) -> int:
+        """What a chain hands over at once; 0: nothing waits for it."""
+        parts = self.chain_parts[operation.adds] if operation.along_a_chain else 0
+        return self.buffer_bytes // parts if parts else 0
 
 
 _RING_OLD = Hop(8.4e-6, 5.7e-6, 5.7e-6, 6.6e-6)  # tuning.cc of 2.5.6, the oldest that states them (protocol Simple)
@@ -240,9 +247,11 @@ IN_SWITCH = Hop(0.0, 25e-6, 25e-6, 20.9e-6)
 SOCKET = Hop(200e-6, 100e-6, 100e-6, 100e-6)  # assumed
 
 GENERATIONS: dict[str, Generation] = {
-    "nccl1": Generation(_RING_OLD, one_ring=True, fills_chains=True),
-    # collectives.h of 2.0 to 2.3: a step has two parts in allreduce, each handed over by itself, and four in all others
-    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, other_handovers=2, fills_chains=True),
+    # broadcast.cu, reduce.cu and core.h of 1.3.4: two halves of a buffer of 2 MiB, each in four and two parts
+    "nccl1": Generation(_RING_OLD, one_ring=True, chain_parts=(8, 4), buffer_bytes=2**21),
+    # Both ladders on four rings of the P100 DGX-1 have a kink at 4 MiB: quarters of 4 MiB, which all operations but
+    # these two still had in 2.3 (collectives.h; these have sixteenths). Its gathering takes as long as all-reduce.
+    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, parts_handovers=2, chain_parts=(4, 4)),
     "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, protocols=True, sends=True),
     "nvls": Generation(
         _RING_NEW, False, MOST_GPUS, False, TREE, IN_SWITCH.nvlink_s, protocols=True, sends=True, relays=True
@@ -252,8 +261,7 @@ GENERATIONS: dict[str, Generation] = {
 
 TREE_SHARE = 0.92 * 0.5  # tuning.cc: of the rate of the links; up and down share the channels
 IN_SWITCH_SHARE = ((10.0, 0.74), (9.0, 0.85))  # tuning.cc: (from this compute capability, share of the links' rate)
-# Broadcast and reduce go down the ring in pieces of one slot of its buffer (4 MiB in 8 slots; collectives.h, comm.h).
-PIECE_BYTES = 2**19
+PIECE_BYTES = 2**19  # one slot of a buffer of 4 MiB in 8 (2.4 and later: collectives.h, comm.h)
 SOCKET_Bps = 1.2e9  # measured: gloo's allreduce of 244 MB, two ranks, one host of 2 cores, 0.18 to 0.25 s (torch 2.15)
 
 
