@@ -282,6 +282,8 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
             hint = f" (it is model=torchvision model.name={choice})"
         if group == "strategy" and choice in NOT_OF_DATA:
             hint = ", as all training here is data-parallel"
+        if group == "strategy" and squeezed(choice) in ("dp", "dataparallel"):
+            hint = " (torch.nn.DataParallel is not modelled; DistributedDataParallel is bucket)"
         known = "" if near and "did you mean" in hint else f"; known: {some(sorted(paths))}"
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}{known}")
     text = YamlFile(paths[choice], f"a choice of {group}")
@@ -335,7 +337,15 @@ _COLLECTIVES = {squeezed(name): name for name in OPERATIONS} | {
     "bcast": "broadcast",
 }  # fmt: skip
 
+# PyTorch's classes and DeepSpeed's stages. Horovod sends messages while the backward pass goes on, as buckets do.
+_STRATEGIES = {
+    "ddp": "bucket", "distributeddataparallel": "bucket", "horovod": "bucket",
+    "fullyshardeddataparallel": "fsdp", "fsdp2": "fsdp", "zero3": "fsdp",
+    "zeroredundancyoptimizer": "zero1", "ps": "server", "parameterserver": "server",
+}  # fmt: skip
+
 _OF_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "strategy": _STRATEGIES,
     "precision": _NUMBERS,
     "gradients": _NUMBERS,
     "dtype": _NUMBERS,
@@ -361,4 +371,5 @@ def ours(key: str, value: Any) -> Any:
     if key in ("model", "systems"):
         known = _names_of(key)
         return known.get(value, known.get(squeezed(value), value))
-    return _OF_SETTINGS.get(key, {}).get(value.lower(), value)
+    theirs = _OF_SETTINGS.get(key, {})
+    return theirs.get(value.lower(), theirs.get(squeezed(value), value))

@@ -62,6 +62,15 @@ class Known:
             workload = replace(workload, scaled=self.scaling.of(one, one.input.kind))
         return workload, ()
 
+    def on(self, machine: System) -> "Known":
+        """With the rates of its GPU, or of another one."""
+        return self if self.rates is None else replace(self, rates=self.rates.on(machine))
+
+    @property
+    def by_machine(self) -> bool:
+        """Whether its rates are of a GPU that is named: systems have them as they are, or rescaled."""
+        return self.rates is not None and bool(self.rates.named or self.rates.runs)
+
     def refuse_other_machines(self, on: Sequence[Deployment], devices: Sequence[int] | None) -> None:
         """Measured collectives are of one machine and library."""
         for deployment in on:
@@ -263,7 +272,7 @@ def _machine(run: RunSummary, unit: Literal["core", "GPU"]) -> str:
 
 
 def _refuse_other_rates(rates: KnownRates, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
-    """A known rate is of one model of GPU, and a stated one of one workload."""
+    """A rate is of one model of GPU, which is named where there are several, and a stated one of one workload."""
     requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
     batches = {
         images_of(placement) // (curve.workload.request.accumulate if curve.workload.request else 1)

@@ -1,24 +1,25 @@
 """Rates that stand in place of modelled times: of one GPU (`rate=`), and of several (`calibration=`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from resnetx.api.stored import loaded_study, only_study
 from resnetx.choices import SyntheticInput
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, meant, shortened
 from resnetx.interconnect.systems.graph import GpuSpec
-from resnetx.interconnect.systems.system import System
+from resnetx.interconnect.systems.system import System, load, names, parts_table
 from resnetx.loading import YamlFile, is_file, is_folder
-from resnetx.prediction.roofline import peak, work
+from resnetx.prediction.host_step import rated
+from resnetx.prediction.roofline import peak, precision_on, work
 from resnetx.prediction.scenario import Workload
-from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates
+from resnetx.prediction.stated_rates import RATE_ERROR, RatedGpu, ScaledRates, StatedRates
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader
 from resnetx.record.prediction import UNCHECKED, PredictionInput
 from resnetx.request import Request
@@ -33,6 +34,10 @@ from resnetx.units import CPU, as_given, number
 #     rate=219                    images/s, at the one per-GPU batch that all points have
 #     rate={32:195,64:219}        by per-GPU batch
 #     rate=results/node1/mystudy  a study, or one run: its runs of the same workload on one GPU, by batch
+#     rate=dgx1-v100:700          either, of the GPU of a system, of a GPU by its part's name, or of a file's
+#
+# Systems with another GPU than that have the rate rescaled (`stated_rates.rescaled_step`); of several the nearest
+# generation's.
 #
 # Runs with synthetic images are preferred, as others may have waited for their input. Rates of one and of several GPUs
 # are of the same input (`rates_of_both`): else what input costs were counted as messages. The error of measured rates
@@ -41,7 +46,18 @@ from resnetx.units import CPU, as_given, number
 SYNTHETIC = "synthetic"  # the input that waits for nothing
 NINE_OF_TEN = 1.645  # standard deviations to either side that hold nine of ten normal values
 
-Rate = float | dict[str, float] | str  # as `rate=` is given
+Rate = float | dict[str, float | dict[str, float]] | str  # as `rate=` is given
+ByBatch = tuple[tuple[int, float], ...]
+EXAMPLE = "rate=32:195,64:219, or rate=dgx1-v100:700 of a system or a GPU"
+
+
+class NamedRates(NamedTuple):
+    """Rates and whose they are: a system's, or of a GPU by its name."""
+
+    name: str  # as given
+    system: str  # that has it; "": a GPU was named
+    gpu: RatedGpu
+    stated: float | ByBatch
 
 
 @dataclass(frozen=True)
@@ -50,34 +66,64 @@ class KnownRates:
 
     where: str  # the setting with its value
     error: float | None  # as the user states it
-    stated: float | tuple[tuple[int, float], ...] | None = None  # by per-GPU batch, or at the one that is asked for
+    stated: float | ByBatch | None = None  # by per-GPU batch, or at the one that is asked for
     runs: tuple[RunSummary, ...] = ()
+    named: tuple[NamedRates, ...] = ()  # where it is said whose they are
+    other: RatedGpu | None = None  # that they are of; None: the one that is predicted
+
+    def on(self, machine: System) -> "KnownRates":
+        """Those of its GPU; else those of another GPU, with what that is."""
+        part_name, part = machine.gpus[0].part_name, machine.gpu_part(0)
+        if self.runs:
+            names = dict.fromkeys(device.name for run in self.runs for device in run.devices or [])
+            unlike = [name for name in names if name not in (*part.product_names, part_name)]
+            return replace(self, other=_measured_gpu(self.where, unlike[0], part_name, part)) if unlike else self
+        own = [each for each in self.named if each.system in (machine.name, machine.node_name)]
+        own = own or [each for each in self.named if each.gpu.name == part_name]
+        if len(own) > 1:
+            raise ConfigError(
+                f"{self.where}: {' and '.join(each.name for each in own)} both have {part_name}, as {machine.name} "
+                f"has; say which rate is its own, as rate={machine.node_name}:700"
+            )
+        if own or not self.named:
+            return replace(self, stated=own[0].stated) if own else self
+
+        def apart(each: NamedRates) -> float:
+            return abs(each.gpu.part.compute_capability.value - part.compute_capability.value)
+
+        nearest = min(self.named, key=apart)
+        if CPU in (*part.product_names, *nearest.gpu.part.product_names):
+            raise ConfigError(
+                f"{self.where}: ranks on CPUs and GPUs say nothing of each other; predict for {nearest.name}"
+            )
+        return replace(self, stated=nearest.stated, other=nearest.gpu)
 
     def of(self, request: Request, images: int, input: str | None = None) -> StatedRates:
         """The rates of a workload, of which each GPU has so many `images`; of runs that read `input`, if it is said."""
         if self.stated is None:
             return _measured(self, request, input)
         by_batch = self.stated if isinstance(self.stated, tuple) else ((images, self.stated),)
-        return StatedRates(by_batch, "stated", self.where, RATE_ERROR if self.error is None else self.error)
+        error = RATE_ERROR if self.error is None else self.error
+        return StatedRates(by_batch, "stated", self.where, error, other=self.other)
 
     def check(self, requests: Iterable[Request], batches: Set[int], machines: Sequence[System]) -> None:
         """Refuses what rates cannot be of: they are of one workload, on one model of GPU; a number is of one batch."""
-        gpus = {gpu.part_name: machine.gpu_part(0) for machine in machines for gpu in machine.gpus[:1]}
-        if len(gpus) > 1:
+        gpus = {gpu.part_name: machine for machine in reversed(machines) for gpu in machine.gpus[:1]}
+        if self.stated is not None and len(gpus) > 1:
+            of_first = f"{machines[0].node_name}:{self.where.partition('=')[2]}"
             raise ConfigError(
-                f"{self.where}: the rate of one GPU, and systems= has {' and '.join(sorted(gpus))}; predict systems "
-                "with one model of GPU at a time"
+                f"{self.where}: the rate of one GPU, and systems= has {' and '.join(sorted(gpus))}; say whose it is, "
+                f"as rate={of_first}"
             )
-        for run in self.runs:
-            for device in run.devices or []:
-                _refuse_other_gpu(self.where, device.name, gpus)
-        if isinstance(self.stated, float) and len(batches) > 1:
-            raise ConfigError(
-                f"{self.where}: the rate at one per-GPU batch, and cases have {', '.join(map(str, sorted(batches)))}; "
-                f"say of which it is, as rate={max(batches)}:{self.stated:g}"
-            )
+        of_one_batch = [("", self.stated), *((f"{each.name}:", each.stated) for each in self.named)]
+        for name, rate in of_one_batch:
+            if isinstance(rate, float) and len(batches) > 1:
+                raise ConfigError(
+                    f"{self.where}: the rate at one per-GPU batch, and cases have "
+                    f"{', '.join(map(str, sorted(batches)))}; say of which it is, as rate={name}{max(batches)}:{rate:g}"
+                )
         labels = dict.fromkeys(map(_workload, requests))
-        if self.stated is not None and len(labels) > 1:
+        if not self.runs and len(labels) > 1:
             raise ConfigError(
                 f"{self.where}: the rate of one workload, and several are asked for ({'; '.join(labels)}); predict "
                 "them one by one, or give the folder of a study that has them all"
@@ -100,19 +146,61 @@ def known_rates(rate: Rate | None, error: float | None) -> KnownRates | None:
     where = f"rate={_written(rate)}"
     if isinstance(rate, str):
         return KnownRates(where, error, runs=tuple(_runs(Path(rate), where)))
-    return KnownRates(where, error, _by_batch(rate, where) if isinstance(rate, dict) else rate)
+    if not isinstance(rate, dict):
+        return KnownRates(where, error, rate)
+    if not rate or all(map(str.isdecimal, rate)):
+        return KnownRates(where, error, _by_batch(rate, where))
+    if unnamed := next(filter(str.isdecimal, rate), None):
+        raise ConfigError(
+            f"{where}: does not say whose the rate at batch {unnamed} is; a name stands before its own rates, all of "
+            "them by batch or one alone, as rate=dgx1-v100:32:195,64:219"
+        )
+    return KnownRates(where, error, named=tuple(_named(name, of, where) for name, of in rate.items()))
 
 
-def _written(rate: Rate) -> str:
+def _written(rate: Rate | dict[str, float]) -> str:
     if isinstance(rate, dict):
-        return ",".join(f"{batch}:{images_per_s:g}" for batch, images_per_s in rate.items())
+        return ",".join(f"{name}:{_written(of)}" for name, of in rate.items())
     return rate if isinstance(rate, str) else f"{rate:g}"
 
 
-def _by_batch(rates: Mapping[str, float], where: str) -> tuple[tuple[int, float], ...]:
-    if not rates or not all(batch.isdecimal() and int(batch) for batch in rates):
-        raise ConfigError(f"{where}: expected images/s by per-GPU batch, e.g. rate=32:195,64:219")
+def _by_batch(rates: Mapping[str, Any], where: str) -> ByBatch:
+    if not rates or not all(batch.isdecimal() and int(batch) and isinstance(rates[batch], float) for batch in rates):
+        raise ConfigError(f"{where}: expected images/s by per-GPU batch, e.g. {EXAMPLE}")
     return tuple(sorted((int(batch), rate) for batch, rate in rates.items()))
+
+
+def _named(name: str, rate: float | dict[str, float], where: str) -> NamedRates:
+    """The rates of a system, or of a GPU, by its name or file."""
+    stated, parts = _by_batch(rate, where) if isinstance(rate, dict) else rate, parts_table("gpus")
+    if name in parts:
+        return NamedRates(name, "", RatedGpu(name, parts[name]), stated)
+    if not name.endswith((".yaml", ".yml")) and name not in names():
+        near = meant(name, [*names(), *parts])
+        hint = f" (did you mean {near}?)" if near else ""
+        raise ConfigError(
+            f"{where}: {shortened(name)} is neither a per-GPU batch nor a system, its file, or a GPU{hint}; expected "
+            f"e.g. {EXAMPLE}"
+        )
+    system = load(name, nodes=1)
+    gpu = RatedGpu(system.gpus[0].part_name, system.gpu_part(0), rated(system))
+    return NamedRates(name, system.node_name, gpu, stated)
+
+
+def _measured_gpu(where: str, name: str, wanted: str, part: GpuSpec) -> RatedGpu:
+    """The described GPU that runs were measured on, which is another one than is predicted."""
+    parts: Mapping[str, GpuSpec] = parts_table("gpus")
+    found = next((known for known in parts if name in (*parts[known].product_names, known)), None)
+    if found is None or CPU in (name, *part.product_names):
+        why = (
+            "ranks on CPUs and GPUs say nothing of each other"
+            if CPU in (name, *part.product_names)
+            else "not described"
+        )
+        raise ConfigError(
+            f"{where}: measured on {name}, and the systems have {wanted}; {why}: predict for its own model"
+        )
+    return RatedGpu(found, parts[found])
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
@@ -151,6 +239,7 @@ def _measured(rates: KnownRates, request: Request, input: str | None) -> StatedR
         where=rates.where.partition("=")[2],
         error=max(map(_spread, repeats.values())) if rates.error is None else rates.error,
         nodes=frozenset(nodes_of_runs(fitting)),
+        other=rates.other,
     )
 
 
@@ -214,15 +303,6 @@ def refuse_several_machines(where: str, runs: Sequence[RunSummary]) -> None:
     machines = {f"{device.name} of {device.node}" for run in runs for device in run.devices or []}
     if len(machines) > 1:
         raise ConfigError(f"{where}: has runs on {' and on '.join(sorted(machines))}; give the runs of one")
-
-
-def _refuse_other_gpu(where: str, name: str, gpus: Mapping[str, GpuSpec]) -> None:
-    for part_name, part in gpus.items():
-        if name not in (*part.product_names, part_name):
-            raise ConfigError(
-                f"{where}: measured on {name}, and the systems have {part_name}; a rate is not rescaled: give a trace "
-                "of that GPU instead (resnetx trace), or predict for its own model"
-            )
 
 
 def _workload(request: Request) -> str:
@@ -311,6 +391,11 @@ def rates_of_both(
 
     And what is to be said of the rates with the predicted input, where those with synthetic images are taken.
     """
+    if rates.other is not None:
+        raise ConfigError(
+            f"calibration={scaling.where}: corrects what follows from the rate of one such GPU, and {rates.where} is "
+            f"of {rates.other.name}; give one of its own in rate=, or leave calibration out"
+        )
     if rates.stated is not None or scaling.stated is not None:
         return rates.of(one, images), scaling.of(one, one.input.kind), ()
     alone = {run.request.input.kind for run in rates.runs if run.rates and _is_of(run.request, one)}
@@ -371,6 +456,8 @@ def refuse_beyond_peak(workload: Workload, system: System) -> None:
     """A stated rate that no such GPU can have is of something else; nothing is refused where no peak is known."""
     rates, request, precision = workload.rates, workload.request, workload.precision
     gpu = system.gpu_part(0)
+    if rates is not None and rates.other is not None:
+        gpu, precision = rates.other.part, precision_on(rates.other.part, precision)
     if rates is None or rates.source != "stated" or request is None or workload.layers is None:
         return
     kinds = ["fp32", "tf32"] if precision == "fp32" else [precision]  # convolutions of fp32 are tf32's unless told
@@ -382,7 +469,8 @@ def refuse_beyond_peak(workload: Workload, system: System) -> None:
     for batch, rate in rates.by_batch:
         if rate * flop > BEYOND_PEAK * max(peaks):
             most = number(BEYOND_PEAK * max(peaks) / flop)
+            of = f"{rates.other.name}:" if rates.other else ""
             raise ConfigError(
-                f"rate={batch}:{rate:.12g}: by its peak rate one {gpu.about} does at most {most} "
+                f"rate={of}{batch}:{rate:.12g}: by its peak rate one {gpu.about} does at most {most} "
                 f"{request.model.samples}/s of this model in {precision}; expected the rate of one GPU, correct rate="
             )

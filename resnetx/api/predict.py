@@ -250,11 +250,17 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     on = deployments(settings, known)
     if known is not None:
         known.refuse_other_machines(on, settings.devices)
-    asked = [
-        curve
-        for framework_settings in by_framework(settings)
-        for curve in curves(paths, workload, framework_settings, known, on[0])
-    ]
+    by_system: dict[str, list[Curve]] = {}  # all have the same, unless rates are of a GPU that not all have
+    for deployment in on:
+        name = deployment.described.name if known is not None and known.by_machine else ""
+        if name not in by_system:
+            own = known if known is None else known.on(deployment.described)
+            by_system[name] = [
+                curve
+                for framework_settings in by_framework(settings)
+                for curve in curves(paths, workload, framework_settings, own, deployment)
+            ]
+    asked = [curve for curves_of in by_system.values() for curve in curves_of]
     if known is not None:
         known.refuse_other_cases(asked, on, ",".join(settings.calibration_files))
     _refuse_unsaid_messages(settings, asked)
@@ -264,7 +270,11 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     _refuse_no_collectives(settings, on, asked)
     lines = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
     assumed = (*lines, *_set_by_the_user(given))
-    on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
+    on_each = [
+        curve.on(deployment, varied)
+        for deployment in on
+        for curve in by_system.get(deployment.described.name) or by_system[""]
+    ]
     if not {"gpus", "devices", "study"} & given.keys():
         on_each = list(map(_that_fit, on_each))
     if settings.rate is not None:

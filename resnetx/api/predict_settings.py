@@ -93,6 +93,8 @@ def split(given: Point) -> tuple[PredictSettings, Point]:
 def _check(settings: PredictSettings) -> None:
     for framework in settings.framework:
         if framework is not None and framework not in FRAMEWORKS:
+            if framework.lower() in ("pytorch", "torch", "horovod"):
+                raise ConfigError(f"framework={framework}: PyTorch, as Horovod, is predicted without it; leave it out")
             raise unknown_name("framework", framework, FRAMEWORKS, "framework")
     for library in settings.library:
         if library is not None and library not in LIBRARIES:

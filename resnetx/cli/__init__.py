@@ -28,6 +28,7 @@ from resnetx.cli.words import (
     as_settings,
     is_name,
     is_system,
+    machine_of,
     named_elsewhere,
     names_as_settings,
     near_name,
@@ -330,6 +331,8 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             continue
         if near := near_name(verb, word):
             raise ConfigError(f"{word}: no such file, and no name that is known; did you mean {near}?")
+        if "systems" in VERBS[verb].settings and (made := machine_of(word)):
+            raise ConfigError(f"{word}: a GPU, and no system; `{made}` describes one with it")
         if is_name(word) and {"systems", "study", "model"} & {*VERBS[verb].settings}:
             raise ConfigError(f"{word}: no such file, and no name that is known; `resnetx list` has the names")
     if others and not VERBS[verb].paths:

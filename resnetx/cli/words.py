@@ -11,7 +11,8 @@ stays a path, and a word that follows nothing is left for whoever refuses it.
 
 Hydra's grammar has lists and maps in brackets, which shells take for patterns (zsh), or take apart (`{`). So they are
 also written without: `gpus=1,2,4,8`, `gpus=1..8` or `1-8`, `size=1MiB..1GiB` (each twice the one before),
-`rate=32:195,64:219`, `rate=32:195,32:210` for a list of maps, and `devices=0+1,2+3` for a list of lists.
+`rate=32:195,64:219`, `rate=32:195,32:210` for a list of maps, `rate=dgx1-v100:32:195,64:219` for a map in a map, and
+`devices=0+1,2+3` for a list of lists.
 In a text of which a verb takes one, in paths of images and in values of `env.NAME`, a comma is a comma
 (`NCCL_ALGO=Ring,Tree`); several values of these need brackets. Hydra itself refuses a comma outside of quotes and
 brackets.
@@ -194,6 +195,19 @@ def near_name(verb: str, word: str) -> str:
     return meant(word, _known_names(verb), cutoff=0.65)
 
 
+def machine_of(word: str) -> str:
+    """Of a GPU on PCIe in place of a system, "rtx4090" or "8x3090", the command that makes one; "" of other words."""
+    from resnetx.interconnect.systems.system import parts_table
+
+    count, _, name = word.lower().partition("x") if re.match(r"\d+x", word, re.I) else ("4", "", word)
+    if not re.fullmatch(r"(?=.*\d)\w[\w-]*", name) or len(name) < 2:
+        return ""
+    cards = [part for part, gpu in parts_table("gpus").items() if gpu.bus.startswith("pcie") and "sxm" not in part]
+    begun = squeezed(name).removeprefix("rtx")
+    near = [part for part in cards if squeezed(part).removeprefix("rtx").startswith(begun)]
+    return f"resnetx topology new like=pcie-gen5 gpu={min(near, key=len)} gpus={count} out=mine.yaml" if near else ""
+
+
 def _is_on_disk(word: str) -> bool:
     """Whether a file or a folder is called so; of a word that is too long for a name not."""
     return is_file(Path(word)) or is_folder(Path(word))
@@ -282,6 +296,9 @@ def words_inside(words: list[str]) -> list[str]:
     for word in own:
         if "=" not in word or word.startswith("-"):
             raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")
+    for word in (word for word in words if key_of(word).startswith("lab.")):
+        key = key_of(word).removeprefix("lab.").replace("system", "systems")
+        raise ConfigError(f"{shortened(word)}: write {key}={shortened(word.partition('=')[2])} before --")
     return [*inside, *written(settings_inside(settings_of(own, "lab")))]
 
 
@@ -292,8 +309,11 @@ MAX_RANGE = 10_000  # numbers of a range
 _NO_TEXT = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)|true|false", re.IGNORECASE)
 _SEVERAL = re.compile(r"\d+(?:[\s,]+\d+)+|[a-z][\w.-]*(?:[\s,]+[a-z][\w.-]*)+", re.IGNORECASE)  # with blanks
 _RANGE = re.compile(r"(\d{1,9})(?:\.\.|-)(\d{1,9})")
-# Of a map, by the type of its keys: numbers have numbers.
-_PAIRS = {int: re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), str: re.compile(r"[\w.-]+:[^:/]+")}
+_PAIR = re.compile(r"[\w.-]+:[^:/]+")  # of a map
+# Of `rate`: whose GPU it is of, and at which batch; a name goes for all that follow it, up to the next.
+_RATE = re.compile(
+    r"(?:(?P<name>[\w./~+-]*[A-Za-z][\w./~+-]*):)?(?:(?P<batch>\d+):)?(?P<rate>[+-]?[\d.]+([eE][+-]?\d+)?)"
+)
 
 
 def settings_of(overrides: list[str], verb: str | None = None) -> "Point":
@@ -359,8 +379,8 @@ def _is_text(key: str, verb: str | None) -> bool:
 
 def _are_pairs(key: str, items: list[str]) -> bool:
     """Whether words are pairs of a map, `32:195` of `rate`."""
-    keys = setting_types.keys_of_map(key)
-    return keys is not None and all(map(_PAIRS[keys].fullmatch, items))
+    pair = _RATE if key == "rate" else _PAIR
+    return setting_types.takes_map(key) and all(":" in item and pair.fullmatch(item) for item in items)
 
 
 def _bracketed(word: str, verb: str | None) -> str:
@@ -372,6 +392,8 @@ def _bracketed(word: str, verb: str | None) -> str:
         value = re.sub(r"[\s,]+", ",", value)  # in quotes: gpus="1 2 4"
         word = f"{key}={value}"
     items = value.split(",")
+    if key == "rate" and (named := _named(items)):
+        return f"{key}={named}"
     if _are_pairs(key, items):
         maps = _maps(items)
         if len(maps) == 1 or not TABLE[key].takes_list(verb or ""):
@@ -398,6 +420,30 @@ def _bracketed(word: str, verb: str | None) -> str:
     if "" in (item.strip() for item in items):
         raise ConfigError(f"{shortened(word)}: nothing beside a comma; write a list as one word, {key}=A,B")
     return f"{key}=[{','.join(_counted(word, item) if ranged else item for item in items)}]"
+
+
+def _named(items: list[str]) -> str | None:
+    """Rates that follow names of systems or GPUs, as maps in brackets; None: they are none such.
+
+    Where one comes again, another map begins.
+    """
+    found: list[dict[str, dict[str, str]]] = [{}]
+    name = ""
+    for match in map(_RATE.fullmatch, items):
+        if match is None or not (name := match["name"] or name):
+            return None
+        batch = match["batch"] or ""
+        if batch in found[-1].get(name, {}):
+            found.append({})
+        found[-1].setdefault(name, {})[batch] = match["rate"]
+    if any("" in rates and len(rates) > 1 for each in found for rates in each.values()):
+        return None
+    maps = [{name: rates.get("") or _braced(rates) for name, rates in each.items()} for each in found]
+    return _braced(maps[0]) if len(maps) == 1 else f"[{','.join(map(_braced, maps))}]"
+
+
+def _braced(pairs: dict[str, str]) -> str:
+    return f"{{{','.join(f'{key}:{value}' for key, value in pairs.items())}}}"
 
 
 def _maps(pairs: list[str]) -> list[str]:

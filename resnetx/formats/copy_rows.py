@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resnetx.copies import Direction
+from resnetx.formats import nccl_table
 from resnetx.loading import File
 from resnetx.record.bench_record import Access, CopyEnd, Endpoint, Engine, Pair
 from resnetx.record.sealing import LONGEST_s, SHORTEST_s
@@ -176,7 +177,9 @@ def parse(file: File, text: str, ranks: int | None) -> CopyTable:
     failed = [size_text(int(size)) for size in _FAILED.findall(text)]
     wrong = f"validation failed at {', '.join(failed[:_MOST_NAMED])}" if failed else ""
     if of_all and (collective := _COLLECTIVES.get(of_all["word"].lower())):
-        return replace(_collective(file, program, collective, figures, ranks), wrong=wrong)
+        commands = (line for line in text.splitlines() if "osu_" in line)
+        known = ranks or next(filter(None, map(nccl_table.processes, commands)), None)
+        return replace(_collective(file, program, collective, figures, known), wrong=wrong)
     if not _ONE_PAIR.fullmatch(name):
         raise file.error(f"holds {name}, which is neither a copy between two ranks nor a known collective")
     both = re.search(r"bi-?directional", name, re.I) is not None

@@ -56,6 +56,9 @@ _TITLE = re.compile(
 _CONNECTIVITY = re.compile(r"P2P Connectivity Matrix")
 _PEER = re.compile(r"Device=(\d{1,4}) CANNOT Access Peer Device=(\d{1,4})")
 _NEWER = re.compile(r"\(P2P (?:Writes|Reads)\)|^\s*GPU\s+0\b", re.MULTILINE)
+_OLDER = re.compile(
+    r"^\s*Unidirectional P2P=Enabled Bandwidth Matrix|^P2P Cliques|^\s*P2P=\w+ Latency Matrix", re.MULTILINE
+)
 _DEVICE = re.compile(
     r"Device:\s*(?P<index>\d{1,4}),\s*(?P<name>[^,\n]{1,100}),\s*pciBusID:\s*(?P<bus>[0-9a-f]{1,4}),"
     r"\s*pciDeviceID:\s*(?P<device>[0-9a-f]{1,4}),\s*pciDomainID:\s*(?P<domain>[0-9a-f]{1,8})",
@@ -87,7 +90,9 @@ def parse_p2p_test(file: File, text: str, size_bytes: int | None) -> CopyTable:
         for index, title in _titles(lines)
         if _is_cut(matrix_below(file, lines, index, may_be_cut=True))
     ]
-    notes = [] if size_bytes else [f"the file does not say how large copies are: {size} bytes, as the program has it"]
+    either = "" if newer or _OLDER.search(text) else f", or {NEW_BYTES}: the text does not show its version"
+    program = f"{size} bytes, as the program has it{either}"
+    notes = [] if size_bytes else [f"the file does not say how large copies are: {program}"]
     notes += [f"{title} has fewer rows than columns: the text has been cut off" for title in cut[:1]]
     return CopyTable(
         "p2pBandwidthLatencyTest", gpus_of(rows, listed), tuple(rows), notes=tuple(notes), devices=tuple(listed)

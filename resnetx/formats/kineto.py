@@ -59,6 +59,7 @@ class Profile:
     on_device: bool  # the times are those of a GPU's kernels, not of the host's operations
     gpu: str = ""  # that the kernels ran on, as its driver names it; "": the profile does not say
     maker: str = ""  # of that GPU, by the calls that launched its kernels; "": these do not say
+    launched: bool = False  # whether some call launched a kernel, of which the profile may have none
     taken: str = ""  # what was taken for an iteration, in words; "": they are marked
     trains: bool = True  # it has a backward pass
     accumulated: int = 1  # passes of a micro-batch each whose gradients are added up before an update
@@ -93,6 +94,7 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
         on_device=found.on_device,
         gpu=_gpu(file, events),
         maker=_maker(events),
+        launched=any(_is_launch(event) for event in events),
         taken=marked.taken + warmed_up,
         trains=marked.trains,
         accumulated=kept[0].accumulated,
@@ -272,6 +274,10 @@ def _maker(events: Iterable[Event]) -> str:
     return ""
 
 
+def _is_launch(event: Event) -> bool:
+    return event.kind in LAUNCHES and ("launch" in event.name.lower() or event.kind.startswith("mtia"))
+
+
 _MAKERS = {"hip": "AMD", "cuda": "NVIDIA"}
 
 
@@ -292,8 +298,8 @@ _SIGNS = {
     "DistributedDataParallel": r"DistributedDataParallel|distributed\.ddp\.",
     "sharded parameters (all-gathers and reduce-scatters)": r"(c10d|gloo|nccl|_c10d_functional)::?\w*(gather|scatter)"
     r"|nccl\w*(AllGather|ReduceScatter)",
-    "tensor parallelism (all-reduces within the model)": r"_c10d_functional::|(c10d|gloo|nccl)::?all_?reduce"
-    r"|nccl\w*AllReduce",
+    "tensor parallelism, or gradients averaged by hand (all-reduces, not DDP's)": r"_c10d_functional::"
+    r"|(c10d|gloo|nccl)::?all_?reduce|nccl\w*AllReduce",
 }
 DATA_PARALLEL: dict[str, Strategy] = {"fully sharded data parallelism (FSDP)": "fsdp", "DistributedDataParallel": "ddp"}
 

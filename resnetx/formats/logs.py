@@ -137,7 +137,9 @@ def _status(status: int) -> str:
 # Blanks behind a label stay, as columns are aligned by them.
 
 _ENTITY = re.compile(r"&(?:lt|gt|amp|nbsp|quot|#\d{1,6});")
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\^_])")  # ECMA-48, colours
+_ESCAPE = re.compile(  # ECMA-48; colours whose first letter is lost, too
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\^_])|(?:␛|\^\[)?\[\d{1,3}(?:;\d{1,3}){0,4}m"
+)
 _INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff]")
 _DAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -148,6 +150,7 @@ _BREAK = re.compile(r"<br ?/?>")
 _NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,7})(?:[ \t]?[|:.)]|(?=[ \t])|\Z)[ \t]?")
 _LEAST_NUMBERED = 3  # lines
 _LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:?")
+_GLUED_LABEL = re.compile(rf"(?<=[\w.]){_LABEL.pattern}(?=\s)")  # 0[3]   340.8
 _LABELS = tuple(
     re.compile(rf"[ \t]{{0,8}}(?:{label})")
     for label in (
@@ -183,7 +186,8 @@ def plain(text: str) -> str:
 
 def cells(line: str) -> list[str]:
     """The words of a table's line, without labels that stand between its columns, or rules of a drawn table."""
-    return [word for word in line.replace("|", " ").split() if not _LABEL.fullmatch(word)]
+    words = _GLUED_LABEL.sub(" ", line.replace("|", " ")).split()
+    return [word for word in words if not _LABEL.fullmatch(word)]
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:
@@ -405,6 +409,7 @@ _MARKS = (
     (r"^MIGRATED \w+ STREAM TEST|^MIGRATED \w+ REQUEST/RESPONSE TEST", "netperf: sockets between two hosts"),
     (r"^(?:tcp|rc|uc|ud|rds|sdp)_\w{1,30}:\s*$", "qperf: sockets or network cards of two hosts"),
     (r"^\|.{0,80}overhead \(usec\)", "ucx_perftest: messages of UCX between two processes"),
+    (r"^\s*backend:\s+(?:sycl|host|native)\b|#repetitions\s.{0,80}stddev", "oneCCL's benchmark"),
     (r"^#\s*Intel(?:\(R\))? MPI Benchmark|^\s*#bytes\s+#repetitions\s+t", "the Intel MPI Benchmarks"),
     (r"^\[CUDA Bandwidth Test\]", "bandwidthTest of the CUDA samples: copies between one GPU and the host"),
     (r"RocmBandwidthTest Version|^\s*Inter-Device Access\s*$", "rocm-bandwidth-test"),
@@ -444,6 +449,19 @@ _MARKS = (
     (r"^[^;\n]{1,300}\(\d{1,7}\): [^;\n]{1,200};.{0,9999} \d{1,18}$",
      "PyTorch's stacks (export_stacks), which have no steps; export_chrome_trace writes what `trace --import` reads"),
     (r"^==\d+== (?:NVPROF|Profiling) ", "nvprof: how long kernels took in all"),
+    (
+        r"\bimg/sec per |\bimages/sec: |^(?:Epoch: )?(?:\[\d+\])?\[ {0,8}\d+/\d+\]\s+Time\b|\bRunningAvgSamplesPerSec="
+        r"|\belapsed time per iteration \(ms\)|^DLL \d{4}-|\b(?:samples|tokens)_per_(?:sec|second)\b",
+        "a program that trains: rates, and no times of layers; give images/s as rate=BATCH:RATE",
+    ),
+    (r"^fio-\d|\bioengine=\w|\"fio version\"", "fio: a disk"),
+    (r"^---- Performance of \w+ on \d+ devices", "DeepSpeed's ds_bench: collectives of torch.distributed"),
+    (r"^data_size\(Bytes\)", "hccl_test: collectives of Ascend NPUs"),
+    (r"^\s*size\(B\)\s+count\(elems\)", "nccom-test: collectives of AWS Neuron"),
+    (r"^\|\s*NvLink Link Status|^\|\s*(?:DCGM Version|Diagnostic)\s*\|", "dcgmi: links that are up, and tests of GPUs"),
+    (r"^\|?\s*payload\s*\|\s*busbw\s*\|", "all_reduce_bench.py: rates of torch's all-reduces, without times"),
+    (r"^\|\s*Isolated Network Tests", "GPCNeT: the network of a cluster"),
+    (r"^GPU0(?:GPU\d|X)", "nvidia-smi topo -m, without the blanks between its cells; paste it as it was printed"),
     (r"DeepSpeed Flops Profiler", "DeepSpeed's flops profiler, which has no steps"),
     (
         r'^"?(?:Step|Wall Time|Relative Time \(.{1,20})"?,.{0,300} - \S',

@@ -155,9 +155,9 @@ def _tree_lines(lines: Sequence[str]) -> _Lines:
 
 
 def _parts(file: File, lines: Iterable[str]) -> list[_Part]:
-    """CPUs with what is below them: a line belongs to the component whose name begins where the line does."""
+    """CPUs with what is below them: a line belongs to the last one above it that begins farther left."""
     cpus: list[_Part] = []
-    above: list[tuple[int, _Part]] = []  # column of its name, component
+    above: list[tuple[int, _Part]] = []  # where its line begins, component
     for count, line in enumerate(lines, 1):
         if count > MOST_NODES:
             raise file.error(f"a tree of more than {MOST_NODES:,} lines")
@@ -166,11 +166,12 @@ def _parts(file: File, lines: Iterable[str]) -> list[_Part]:
                 "CPU", int(cpu[1] or "0", 16), int(cpu[2], 16), more="/".join(cpu.group(3, 4, 5)) if cpu[3] else ""
             )
             cpus.append(part)
-            above = [(0, part)]
+            above = [(-1, part)]
             continue
         link = _NODE.match(line)
         assert link is not None, line
-        while len(above) > 1 and above[-1][0] > len(link["indent"]):
+        begins = len(link["indent"])
+        while len(above) > 1 and above[-1][0] >= begins:
             above.pop()
         if not above:
             raise file.error("the tree does not begin with a CPU; its first lines are missing")
@@ -186,7 +187,7 @@ def _parts(file: File, lines: Iterable[str]) -> list[_Part]:
             if len(above) > MAX_DEPTH:
                 raise file.error(f"a tree of components nested more than {MAX_DEPTH} deep")
             owner.children.append(part)
-            above.append((link.start("type"), part))
+            above.append((begins, part))
         elif link["kind"] not in ("SYS", "LOC"):
             if owner.type == "CPU":
                 if link["type"] == "GPU":  # seen from POWER CPUs, and by C2C: the GPU states it, too

@@ -374,6 +374,12 @@ def _hosts_apart(ranks: Iterable[Rank]) -> Iterator[Rank]:
             yield rank
 
 
+def processes(line: str) -> int | None:
+    """How many a launcher in a line starts; None: there is none, or it does not say."""
+    match = _PROCESSES.search(line) if _LAUNCHER.search(line) else None
+    return int(match[1]) if match else None
+
+
 @dataclass(frozen=True)
 class NcclTestCommand:
     """A test that a line starts, or names; None: it does not say."""
@@ -387,11 +393,11 @@ def command(line: str) -> NcclTestCommand | None:
     if (match := _PROGRAM.search(line)) is None or (match["kind"] == "test" and not match["name"].endswith(_OLD)):
         return None
     before, after = line[: match.start()], match["after"]
-    launched, processes = _LAUNCHER.search(before), _PROCESSES.search(before)
+    launched, started = _LAUNCHER.search(before), processes(before)
     own = [int(option[1]) for option in (_THREADS.search(after), _GPUS.search(after)) if option]
-    if (launched and not processes) or not (own or launched):
+    if (launched and not started) or not (own or launched):
         return NcclTestCommand(match["name"], None)
-    ranks = int(processes[1]) if launched and processes else 1
+    ranks = started or 1
     for each in own:
         ranks *= each
     return NcclTestCommand(match["name"], ranks if ranks > 1 else None)
@@ -443,6 +449,7 @@ class _Heading:
     root: bool
     halves: tuple[tuple[str, ...], ...]  # each from its time on
     stamped: bool = False  # a date and a time of day behind the halves
+    counted: bool = True  # whether count and type stand behind the size; somebody may have left them out
     unit_s: float = 1e-6
 
     @property
@@ -451,7 +458,7 @@ class _Heading:
 
     def row(self, number: int, words: Sequence[str]) -> Row | None:
         """The row that words are; None where they are none. A blank operator, and a blank half, have no word."""
-        index = 3
+        index = 3 if self.counted else 1
         redop = words[index] if len(words) > index and printed(words[index].lstrip("-")) is None else None
         if redop is not None and not self.redop:
             return None
@@ -475,8 +482,8 @@ class _Heading:
         return Row(
             where=f"line {number}",
             size_bytes=int(words[0]),
-            count=int(words[1]),
-            type=words[2],
+            count=int(words[1]) if self.counted else None,
+            type=words[2] if self.counted else None,
             redop=redop,
             root=None if root is None else int(root),
             out=halves[0] if one else None,
@@ -501,7 +508,7 @@ class _Heading:
 
 
 _COUNTED = re.compile(r"\d{1,18}\*?|\d(?:\.\d{1,9})?e\+\d{1,2}")
-_START = re.compile(r"#?\s*(?P<size>size|bytes)\s+(?:count|N)\s+type\b", re.IGNORECASE)
+_START = re.compile(r"#?\s*(?P<size>size|bytes)\s+(?:(?P<count>count|N)\s+type\b|time\s+algbw\b)", re.IGNORECASE)
 _SAME = {"res": "error", "delta": "error", "op": "redop"}
 # Tables whose heading is lost: of 2022 and later, then those before, of which some have no operator or no root.
 _HALF = ("time", "algbw", "busbw", "wrong")
@@ -527,7 +534,7 @@ def _heading(line: str) -> _Heading | None:
         return None
     head = labels[: starts[0]]
     unit_s = 1e-3 if match["size"].lower() == "bytes" else 1e-6
-    return _Heading("redop" in head, "root" in head, halves[:2], stamped, unit_s)
+    return _Heading("redop" in head, "root" in head, halves[:2], stamped, match["count"] is not None, unit_s)
 
 
 _FAILED = re.compile(r"Out of bounds values\s*:\s*(\d{1,15})\s+FAILED")
@@ -559,7 +566,7 @@ class _Reader:
             if any("cputime" in half for half in heading.halves):
                 raise self.file.error(CPU_TIME, number)
             self._begin(heading)
-        elif len(words) > 3 and all(_COUNT.fullmatch(word) for word in words[:2]) and words[2][0].isalpha():
+        elif _begins_a_row(words, self.heading is None or self.heading.counted):
             self._row(number, words)
         elif rank := listed(line):
             if self.above:
@@ -601,22 +608,32 @@ class _Reader:
         if self.without_heading and (rows := _headless(self.without_heading)):
             ranks = rank_list(self.ranks, self.in_command, self.in_each_process)
             self.tables.insert(0, NcclTable(rows, self.program, ranks))
-        programs = {table.program for table in self.tables if table.program} | {self.program} - {None}
-        for table in self.tables:
-            if table.program is None and len(programs) == 1:
-                (table.program,) = programs
+        named = [index for index, table in enumerate(self.tables) if table.program]
+        programs = {self.tables[index].program for index in named} or {self.program}
+        if len(programs) == 1:
+            (program,) = programs
+            for table in self.tables[min(named, default=0) :]:  # those above the first name are of another, or of none
+                table.program = program
         return self.tables
 
 
+def _begins_a_row(words: Sequence[str], counted: bool) -> bool:
+    if len(words) < 4 or not _COUNT.fullmatch(words[0]):
+        return False
+    if counted:
+        return _COUNT.fullmatch(words[1]) is not None and words[2][0].isalpha()
+    return all(map(printed, words[1:4]))
+
+
 _COUNT = re.compile(r"\d{1,18}")
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,6})?")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,6})?|\d{1,4}(?:_\d{3}){1,6}")
 _COMMA = re.compile(r"\d{1,18},\d{1,2}")
 
 
 def _plain_number(word: str) -> str:
     """A number without separators of thousands, and with a point where its language has a comma."""
     if _GROUPED.fullmatch(word):
-        return word.replace(",", "")
+        return word.replace(",", "").replace("_", "")
     return word.replace(",", ".") if _COMMA.fullmatch(word) else word
 
 

@@ -33,7 +33,7 @@ _CELL = re.compile(rf"{'|'.join(sorted(_LEGEND, key=len, reverse=True))}|NV[1-9]
 _CPUS = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
 _OF_GPU = re.compile(r"^\s*GPU\s*\[?\d{1,4}(?:,\d{1,4})*\]?\s*:")  # GPU[0] : ..., GPU 0: ..., GPU 0,1: ...
 _FIELD = {"CPU", "NUMA", "GPU", "Affinity", "ID"}  # words of the headers behind the columns of devices
-_PROMPT = re.compile(r"^\s*(?:\S{0,100}[$#%>]\s+|[$#>]\s*)?(?:\S*/)?(?:nvidia-smi|rocm-smi|amd-smi)\b")
+_PROMPT = re.compile(r"^.{0,200}?(?<![\w.-])(?:nvidia-smi|rocm-smi|amd-smi)(?![\w.-]).*?(?=\s{2,40}GPU0\s|\Z)")
 
 
 @dataclass
@@ -120,10 +120,11 @@ def _blocks(file: File, lines: Sequence[str]) -> Iterator[DeviceMatrix]:
     """Matrices as they stand, their rows joined where a terminal has broken them."""
     matrix, row, title, command = None, "", "", ""
     for number, line in enumerate(lines, 1):
+        if asked := _PROMPT.match(line):
+            title = command = asked[0].strip()
+            line = line[asked.end() :]  # a terminal may have put the heading behind it
         labelled = _APART.sub("GPU", _NOTE.sub(" ", line))
         words = [part for word in labelled.split() for part in _GLUED.findall(word)]
-        if _PROMPT.match(line):
-            command = line.strip()
         if _ends(line, words):
             if matrix and matrix.rows:
                 yield matrix
@@ -167,6 +168,8 @@ def _is_header(words: Sequence[str]) -> bool:
 def _is_row(words: Sequence[str], matrix: DeviceMatrix | None) -> bool:
     if len(words) < 2 or _names(words[1]):
         return False
+    if any(word.endswith(":") for word in words) and not any(map(_CELL.fullmatch, words)):
+        return False  # GPU 0 Compute Capability: 9.0
     return bool(_GPU.fullmatch(words[0])) or (matrix is not None and words[0] in matrix.devices)
 
 
@@ -436,6 +439,8 @@ _IN_LSPCI = re.compile(  # its address, and what stands in brackets behind the c
     r"NVIDIA Corporation (?:[^\[]{0,60}\[(?![0-9a-f]{4}:)([^\]]{1,80})\])?",
     re.IGNORECASE,
 )
+_CAPABILITY = re.compile(r"-p2p[ =]*(rw|[rwnap])\b")
+_HEADED = re.compile(r"CPU Affinity|NUMA Affinity|GPU NUMA ID")
 _OF_PCI = re.compile(r"\s(?:-mp|--matrix_pci)\b")
 _NVIDIA_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*\Z")
 
@@ -521,13 +526,12 @@ def _is_of_peers(matrix: DeviceMatrix) -> bool:
 
 
 def _gpu_names(lines: Sequence[str]) -> dict[int, str]:
-    """GPU -> its name; that of plain nvidia-smi may be cut off, and is then none."""
+    """GPU -> its name; that of plain nvidia-smi may be cut off, and ends then in dots."""
     lists = filter(None, map(_LISTED.match, lines))
     listed = {int(gpu): line[2] for line in lists for gpu in line[1].split(",")}
     in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
     in_table = {int(line[1]): line[2] for line in filter(None, map(_IN_TABLE.match, lines))}
-    short = {gpu: "" if name.endswith("...") else name for gpu, name in in_table.items()}
-    return listed or dict(enumerate(in_query)) or short
+    return listed or dict(enumerate(in_query)) or in_table
 
 
 def _names_in_lspci(lines: Sequence[str], gpus: int) -> dict[int, str]:
@@ -602,7 +606,8 @@ def _affinity(matrix: DeviceMatrix) -> tuple[dict[str, str], frozenset[str]]:
             fields = fields[1:] if not headed else fields
             found |= {gpu: f"NUMA {fields[0]}"} if fields else {}
             continue
-        cpus = fields.pop(0) if "CPU Affinity" in headed and fields else ""
+        lost = len(fields) < len(_HEADED.findall(headed)) and bool(fields) and fields[0].isdecimal()
+        cpus = fields.pop(0) if "CPU Affinity" in headed and fields and not lost else ""
         numa = fields.pop(0) if "NUMA Affinity" in headed and fields else ""
         if _CPUS.fullmatch(numa):
             found[gpu] = f"NUMA {numa}"
@@ -643,5 +648,5 @@ def _peers(file: File, matrix: DeviceMatrix) -> PeerMatrix:
             state = PEERS[cell]
             if state is not None:
                 peers[gpu, other] = state
-    match = re.search(r"-p2p[ =]*(rw|[rwnap])\b", matrix.command)
+    match = _CAPABILITY.search(matrix.title) or _CAPABILITY.search(matrix.command)
     return PeerMatrix(tuple(matrix.gpus), match[1] if match else "", peers)

@@ -9,6 +9,7 @@ from resnetx.literature.collectives import CollectiveRow
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import cases
 from resnetx.literature.training import TrainingRow, TrainingSummary
+from resnetx.literature.training_fit import rescaled_pairs, rescalings
 from resnetx.literature.training_rates import rates, series
 from resnetx.prediction import host_step, roofline
 from resnetx.prediction.messages import CONTENTION
@@ -31,8 +32,8 @@ known while the model was written. `resnetx predict --validate --all` prints eac
 
 - **open**: rates that nothing determines but two ends. They have no error; **held** counts the ends.
 - **mean**, **worst**: error of the predicted rate, as |ln(predicted / measured)|.
-- **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate), the simplest
-  prediction there is, on the same rates.
+- **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate; of another GPU: in
+  proportion to the peaks of both), the simplest prediction there is, on the same rates.
 - **five constants**: mean error of that times the median efficiency of all other rates of these tables on as many GPUs,
   with the same left out.
 - **held**: share of the rates within the predicted 90 % interval; **half**: its mean half width, as a logarithm.
@@ -81,6 +82,13 @@ ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single
 a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
 other generation: there, whole generations are left out. A generation is here where its own fit is better on networks
 and publishers that it has not seen than that to all others. Transformers are fitted apart, on all GPUs together.
+"""
+
+ANOTHER_GPU = """Rates of one GPU, each predicted from the rate that the same program had on another one (both
+directions, nearest batches), the publisher left out of the rooflines. The intervals above are those of pairs of other
+publishers and without the GPU. That the ratio of both GPUs is the geometric mean of the roofline's and their memories',
+and that between generations half of it is what the roofline says with no rate, was chosen on these pairs and on 288 of
+Lambda's with ResNet-50 and BERT (lambdal/deeplearning-benchmark), whichever publisher or GPU was left out.
 """
 
 LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and
@@ -159,6 +167,11 @@ def page() -> str:
         "",
         LAB,
         *_lab(),
+        "",
+        "## From one GPU to another",
+        "",
+        ANOTHER_GPU,
+        *_another_gpu(),
         "",
         "## By publisher",
         "",
@@ -245,6 +258,24 @@ def _by_publisher(rows: Sequence[TrainingRow]) -> list[str]:
         ["publisher", "rates", "open", "mean", "bias", "linear", "held"],
         (_publisher(name, [row for row in scaled if row.publisher == name]) for name in names),
     )
+
+
+def _another_gpu() -> list[str]:
+    """By kind, beside simpler forms."""
+    pairs = rescaled_pairs()
+    counted = [(error, [pair for pair in pairs if pair.kind == error.kind]) for error in rescalings(pairs)]
+    cells = (
+        [
+            error.kind,
+            f"{error.pairs}",
+            f"{error.programs}",
+            _percent(error.mean),
+            *(_percent(sum(abs(pair.rivals[name]) for pair in own) / len(own)) for name in own[0].rivals),
+            _percent(error.error_90),
+        ]
+        for error, own in counted
+    )
+    return table(["GPUs of", "pairs", "programs", "rescaled", *pairs[0].rivals, "nine of ten"], cells)
 
 
 def _transformers(rows: Sequence[TrainingRow]) -> list[str]:

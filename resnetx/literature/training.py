@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import log
+from math import exp, log
 from typing import Literal
 
 import msgspec
@@ -27,12 +27,14 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, interval_score
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
+from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
-from resnetx.prediction.host_step import CHOSEN_ON
+from resnetx.prediction.host_step import CHOSEN_ON, LaunchedStep
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import ONE_NODE, group_text, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
+from resnetx.record.prediction import RESCALED
 from resnetx.table import Column
 from resnetx.units import how_many, size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -67,6 +69,7 @@ FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rat
 QUESTIONS = (
     ONE_BATCH := "one batch on several GPUs",
     EIGHTH := "one GPU, an eighth of a batch",
+    ANOTHER := "a rate of another GPU known",
     PEERS := "several GPUs of one node",
     DECODED := "one node, JPEG files decoded",
     UNEVEN := "one node, samples uneven",
@@ -180,7 +183,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
 def validate() -> tuple[TrainingRow, ...]:
     """All published rates with their predictions, group by group."""
     published, scaled = training(), list(cases())
-    rows = [*_steps(), *_strong()]
+    rows = [*_steps(), *_strong(), *_rescaled()]
     rows += [_scaling(case) for case in scaled]
     # XLA makes a program of one's own of a network: two of its rates of one GPU are 17 times below those without it.
     rows += [_from_nothing(case) for case in scaled if not (case.series.compiled or case.series.counted)]
@@ -231,7 +234,7 @@ def summaries(rows: Sequence[TrainingRow], by: Literal["group", "question"] = "g
 
 def off(rows: Sequence[TrainingRow]) -> str:
     """How far off rates are that are predicted from one rate, in the mean, as a sentence without its end."""
-    rated = [row for row in rows if row.linear and row.predicted is not None and row.question != RATED]
+    rated = [row for row in rows if row.linear and row.predicted and row.question not in (RATED, ANOTHER)]
     (found,) = summaries([replace(row, group="") for row in rated])
     return (
         f"Given the rate of one GPU, training is predicted {_share(found.mean_error)} off in the mean, where in "
@@ -357,32 +360,57 @@ def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
 # ---- one GPU
 
 
+def _of_one(
+    question: str, group: str, source: str, gpu: str, what: str, samples: float, step: LaunchedStep, measured: float,
+    given: str = "nothing", unit: str = "images/s",
+) -> TrainingRow:  # fmt: skip
+    """A rate of one GPU that takes `samples` in a step."""
+    predicted = samples / step.time_s
+    return TrainingRow(
+        question=question,
+        group=group,
+        source=source,
+        system=gpu,
+        library=None,
+        what=what,
+        gpus=1,
+        unit=unit,
+        given=given,
+        measured=measured,
+        predicted=predicted,
+        error=predicted / measured - 1,
+        seen=True,
+        low=predicted / (1 + step.slower),
+        high=predicted / max(1 - step.faster, LEAST_STEP),
+    )
+
+
 def _steps() -> Iterator[TrainingRow]:
     """Steps of one GPU at about an eighth of the batch whose rate is given."""
     for row in scaling_check.judged():
-        pair, step_s = row.pair, row.step.time_s
-        measured = pair.of.samples_per_s[pair.batch]
-        predicted = pair.batch / step_s
-        yield TrainingRow(
-            question=EIGHTH,
-            group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}"
-            + _CHOSEN * (pair.of.source == CHOSEN_ON),
-            source=pair.of.text,
-            system=pair.of.gpu,
-            library=None,
-            what=f"{pair.of.network}, batch {pair.batch}, {pair.of.precision or 'precision not stated'}",
-            gpus=1,
-            unit="samples/s",
-            given=f"{pair.of.samples_per_s[pair.given]:g} samples/s at batch {pair.given}",
-            measured=measured,
-            predicted=predicted,
-            error=predicted / measured - 1,
-            seen=True,
-            publisher=pair.of.source,
-            low=predicted / (1 + row.step.slower),
-            high=predicted / max(1 - row.step.faster, LEAST_STEP),
-            linear=pair.batch / pair.proportional_s,
-        )
+        pair, of = row.pair, row.pair.of
+        group = f"{SMALLER}: {_LOOPS[of.loop]}, {_FEEDS[of.input]}" + _CHOSEN * (of.source == CHOSEN_ON)
+        what = f"{of.network}, batch {pair.batch}, {of.precision or 'precision not stated'}"
+        made = _of_one(
+            EIGHTH, group, of.text, of.gpu, what, pair.batch, row.step, of.samples_per_s[pair.batch],
+            f"{of.samples_per_s[pair.given]:g} samples/s at batch {pair.given}", "samples/s",
+        )  # fmt: skip
+        yield replace(made, publisher=of.source, linear=pair.batch / pair.proportional_s)
+
+
+def _rescaled() -> Iterator[TrainingRow]:
+    """Rates of one GPU from those of another; the interval is that of pairs of other publishers and GPUs."""
+    pairs = rescaled_pairs()
+    for pair in pairs:
+        known, wanted = pair.known, pair.wanted
+        what = f"{wanted.network}, batch {pair.batch}, {wanted.precision}"
+        given = f"{dict(known.samples_per_s)[pair.given]:g} samples/s at batch {pair.given} on {known.gpu}"
+        step, measured = pair.step(left_out(pair, pairs)), pair.measured
+        made = _of_one(
+            ANOTHER, f"{RESCALED}: {pair.kind}", wanted.text, wanted.gpu, what, pair.batch, step, measured, given,
+            "samples/s",
+        )  # fmt: skip
+        yield replace(made, publisher=wanted.publisher, linear=measured * exp(pair.rivals[BY_PEAK]))
 
 
 def _strong() -> Iterator[TrainingRow]:
@@ -425,26 +453,9 @@ def _one_gpu() -> Iterator[TrainingRow]:
             modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(len(table), entry.framework, entry.precision)
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
-        predicted = rate.batch_size / step.time_s
-        yield TrainingRow(
-            question=UNRATED,
-            group=ONE_GPU,
-            id=rate.id,
-            source=entry.source,
-            system=entry.gpu,
-            library=None,
-            what=f"{entry.network}, batch {rate.batch_size}, {entry.precision}",
-            gpus=1,
-            unit="images/s",
-            given="nothing",
-            measured=rate.images_per_s,
-            predicted=predicted,
-            error=predicted / rate.images_per_s - 1,
-            seen=entry.seen,
-            publisher=entry.publisher,
-            low=predicted / (1 + step.slower),
-            high=predicted / max(1 - step.faster, LEAST_STEP),
-        )
+        what = f"{entry.network}, batch {rate.batch_size}, {entry.precision}"
+        made = _of_one(UNRATED, ONE_GPU, entry.source, entry.gpu, what, rate.batch_size, step, rate.images_per_s)
+        yield replace(made, id=rate.id, seen=entry.seen, publisher=entry.publisher)
 
 
 def _one_of_a_transformer() -> Iterator[TrainingRow]:
@@ -457,25 +468,12 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
             modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(len(of.table), None, of.precision)
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
+        group = f"{ONE_TRANSFORMER}: {_UNITS[roofline.computing_unit(gpu, of.precision)]}"
         tokens = rate.batch_size * of.seq
-        yield TrainingRow(
-            question=UNRATED,
-            group=f"{ONE_TRANSFORMER}: {_UNITS[roofline.computing_unit(gpu, of.precision)]}",
-            source=of.source_text,
-            system=of.where,
-            library=None,
-            what=of.what,
-            gpus=1,
-            unit="tokens/s",
-            given="nothing",
-            measured=tokens / rate.step_s,
-            predicted=tokens / step.time_s,
-            error=rate.step_s / step.time_s - 1,
-            seen=of.seen,
-            publisher=of.publisher,
-            low=tokens / step.time_s / (1 + step.slower),
-            high=tokens / step.time_s / max(1 - step.faster, LEAST_STEP),
+        made = _of_one(
+            UNRATED, group, of.source_text, of.where, of.what, tokens, step, tokens / rate.step_s, unit="tokens/s"
         )
+        yield replace(made, seen=of.seen, publisher=of.publisher)
 
 
 # ---- other groups

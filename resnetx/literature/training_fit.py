@@ -1,6 +1,7 @@
 """Fits rooflines to published one-GPU rates, and says how far off they are on rates that were left out.
 
-    python -m resnetx.literature.training_fit     writes results/published/roofline.yaml, and prints each rate's error
+    python -m resnetx.literature.training_fit     writes results/published/roofline.yaml and rescaled.yaml, and prints
+                                                  each rate's error
 
 Five figures are fitted to all rates, and six to those of a generation (see `roofline`), by least squares of the
 logarithm of predicted over measured step times, within bounds that physics sets. A generation has a fit of its own
@@ -11,19 +12,23 @@ fitted, on all GPUs together, each publisher counting alike; what one GPU does i
 that follows the fit a little, so that a large change of it takes two runs.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import permutations
+from math import log
+from statistics import median
 
 import msgspec
 import numpy as np
 
-from resnetx.literature.training_rates import Rate, rates
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.training_rates import OneGpuRates, Rate, networks_of_one_gpu, rates
 from resnetx.literature.transformers import TransformerRate, one_gpu_rates
-from resnetx.prediction import host_step
+from resnetx.prediction import compute, host_step
 from resnetx.prediction import roofline as of_gpus
-from resnetx.prediction.host_step import GPU_PASS_s, HostStep
+from resnetx.prediction.host_step import GPU_PASS_s, HostStep, LaunchedStep
 from resnetx.prediction.roofline import (
     ALL,
     ATTENTION_SLOWNESS,
@@ -31,6 +36,7 @@ from resnetx.prediction.roofline import (
     HALF,
     MEMORY_EFFICIENCY,
     OF_TRANSFORMERS,
+    RESCALED_FILE,
     TRANSFORMERS,
     UPDATE_PASSES,
     Clocked,
@@ -38,11 +44,13 @@ from resnetx.prediction.roofline import (
     LayerWork,
     LeastTimes,
     Parameters,
+    Rescaling,
     Roofline,
     duration_s,
     least_times,
     work,
 )
+from resnetx.prediction.stated_rates import RatedSide, StatedRates, rescaled_step
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that gets a fit of its own: enough to determine three figures.
@@ -315,6 +323,150 @@ def _unseen(inside: Sequence[RateToFit], found: Sequence[Roofline]) -> Iterator[
             yield generation, _rounded(np.quantile([abs(np.log1p(row.error(others))) for row in own], 0.9))
 
 
+# ---- rates of one GPU from those of another
+
+BY_PEAK = "in proportion to peaks"  # the simplest of the rivals
+MOST_APART = 8.0  # times the batch of the rate that is given, or a part of it
+
+
+@dataclass(frozen=True)
+class RescaledPair:
+    """A rate of one GPU that is given, and one of another that is predicted from it, at the nearest batch."""
+
+    known: OneGpuRates
+    wanted: OneGpuRates
+    given: int
+    batch: int
+
+    @property
+    def kind(self) -> str:
+        return of_gpus.rescaling_kind(self.known.part, self.wanted.part, self.wanted.precision)
+
+    @property
+    def measured(self) -> float:
+        """Samples/s."""
+        return dict(self.wanted.samples_per_s)[self.batch]
+
+    @property
+    def whose(self) -> tuple[str, frozenset[str]]:
+        """Pairs that count as one: of a publisher's two GPUs."""
+        return self.known.publisher, frozenset((self.known.gpu, self.wanted.gpu))
+
+    @cached_property
+    def sides(self) -> tuple[RatedSide, RatedSide]:
+        return _side(self.known, self.batch), _side(self.wanted, self.batch)
+
+    def step(self, error: float) -> LaunchedStep:
+        """As `resnetx predict rate=` has it, by a roofline without the publisher. `error`: of the GPU's part."""
+        rates = StatedRates(((self.given, dict(self.known.samples_per_s)[self.given]),), "stated", self.known.text)
+        table = (self.wanted.table, self.wanted.image_size, self.batch)
+        return rescaled_step(rates, table, *self.sides, self.known.decoded, self.known.publisher, error)
+
+    @cached_property
+    def rescaled(self) -> LaunchedStep:
+        return self.step(0.0)
+
+    @property
+    def log_error(self) -> float:
+        """ln(predicted / measured), of the rate."""
+        return log(self.batch / self.rescaled.time_s / self.measured)
+
+    @cached_property
+    def rivals(self) -> dict[str, float]:
+        """The same of simpler forms."""
+        (known, wanted), given = self.sides, dict(self.known.samples_per_s)[self.given]
+        peaks = [of_gpus.peak_FLOPps(each.part, each.precision) for each in (wanted, known)]
+        memories = [each.part.memory_Bps.value for each in (wanted, known)]
+        by_peak, by_memory = (ratio[0] / ratio[1] for ratio in (peaks, memories))
+        rates = {
+            BY_PEAK: given * by_peak,
+            "to memories": given * by_memory,
+            "to both": given * (by_peak * by_memory) ** 0.5,
+            "the roofline, no rate": self.batch / wanted.host.step_s(wanted.alone_s),
+        }
+        return {name: log(rate / self.measured) for name, rate in rates.items()}
+
+
+def rescaled_pairs() -> list[RescaledPair]:
+    """All published pairs, in both directions; a program's rates of one GPU at one batch are their median."""
+    programs = defaultdict[tuple[object, ...], list[OneGpuRates]](list)
+    for each in _one_gpu_rates():
+        programs[each.alike].append(each)
+    found: dict[object, RescaledPair] = {}
+    for known, wanted in (pair for own in programs.values() for pair in permutations(own, 2)):
+        if known.gpu == wanted.gpu or known.precision != of_gpus.precision_on(known.part, wanted.precision):
+            continue
+        batches = [(given, batch) for given, _ in known.samples_per_s for batch, _ in wanted.samples_per_s]
+        given, batch = min(batches, key=lambda each: (abs(log(each[0] / each[1])), -each[1]))
+        if abs(log(given / batch)) <= log(MOST_APART):
+            pair = RescaledPair(known, wanted, given, batch)
+            rates = (dict(known.samples_per_s)[given], pair.measured)
+            found.setdefault((pair.whose, known.gpu, wanted.network, given, batch, rates), pair)
+    return list(found.values())
+
+
+def _one_gpu_rates() -> Iterator[OneGpuRates]:
+    by_program = defaultdict[tuple[object, ...], list[OneGpuRates]](list)
+    for each in (*networks_of_one_gpu(), *_of_transformers()):
+        by_program[each.alike, each.gpu, each.precision, each.framework].append(each)
+    for own in by_program.values():
+        rates = defaultdict[int, list[float]](list)
+        for batch, rate in (known for each in own for known in each.samples_per_s):
+            rates[batch].append(rate)
+        yield replace(own[0], samples_per_s=tuple((batch, median(rates[batch])) for batch in sorted(rates)))
+
+
+def _of_transformers() -> Iterator[OneGpuRates]:
+    for rate in one_gpu_rates():
+        of = rate.entry
+        system = None if of.gpu else load(of.system, nodes=1)  # where one GPU alone was measured, nobody says more
+        gpu, rating = of.gpu or "", None
+        if system is not None:
+            gpu, rating = system.gpus[0].part_name, host_step.rated(system)
+        what = f"{of.x} blocks of {of.width}, {of.seq} tokens"
+        yield OneGpuRates(
+            of.publisher, of.source, of.source_text, gpu, what, tuple(of.table), 1, of.precision,
+            None, False, rating, ((rate.batch_size, rate.samples_per_s),),
+        )  # fmt: skip
+
+
+def _side(of: OneGpuRates, batch: int) -> RatedSide:
+    """What a roofline without its publisher says of a batch."""
+    model = of_gpus.fitted_without(of.part, of.publisher, of.table, of.precision)
+    modelled = compute.by_roofline(model, of.table, of.image_size, batch, of.precision, of.part)
+    words = (len(of.table), of.framework, of.precision)
+    host = host_step.assumed(*words, decoding=of.decoded, rating=of.rating)
+    return compute.side(modelled, of.part, of.precision, host)
+
+
+def within_90(pairs: Sequence[RescaledPair]) -> float:
+    """What nine of ten stay within, each publisher's two GPUs counting alike."""
+    counts = Counter(pair.whose for pair in pairs)
+    weights = [1 / counts[pair.whose] for pair in pairs]
+    errors = [abs(pair.log_error) for pair in pairs]
+    return _rounded(np.quantile(errors, 0.9, weights=weights, method="inverted_cdf"))
+
+
+def left_out(pair: RescaledPair, pairs: Sequence[RescaledPair]) -> float:
+    """What nine of ten of its kind are within, of other publishers and without its GPU where there are any."""
+    alike = [each for each in pairs if each.kind == pair.kind]
+    others = [each for each in alike if each.known.publisher != pair.known.publisher]
+    others = [each for each in others if pair.wanted.gpu not in each.whose[1]] or others
+    return within_90(others or alike)
+
+
+def rescalings(pairs: Sequence[RescaledPair]) -> list[Rescaling]:
+    """How far off they are, by kind."""
+    found = []
+    for kind in sorted({pair.kind for pair in pairs}):
+        own = [pair for pair in pairs if pair.kind == kind]
+        errors = [abs(pair.log_error) for pair in own]
+        programs = len({(pair.known.publisher, pair.known.program) for pair in own})
+        mean, worst = _rounded(np.mean(errors)), _rounded(max(errors))
+        found.append(Rescaling(kind, len(own), programs, mean, worst, within_90(own)))
+    return found
+
+
 def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -> list[Roofline]:
     """The fits to transformers, by what computes their products; what is not theirs is as in the fit to all GPUs."""
     others = Parameters(
@@ -362,11 +514,22 @@ def _text(fits: Iterable[Roofline], of_transformers: Iterable[Roofline]) -> str:
     return head + yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
 
 
+def _rescaled_text(found: Iterable[Rescaling]) -> str:
+    import yaml
+
+    head = (
+        "# How far off rates of one GPU are that are predicted from those of another, by the pairs of training.yaml,\n"
+        "# scaling.yaml, steps.yaml, transformers.yaml; `python -m resnetx.literature.training_fit` writes this file.\n"
+    )
+    return head + yaml.safe_dump({"rescaled": msgspec.to_builtins(list(found))}, sort_keys=False)
+
+
 def main() -> None:
     all_rows, of_transformers = rows(), transformer_rows()
     found = rooflines(all_rows)
     on_transformers = transformer_rooflines(of_transformers, found[0])
     FILE.write_text(_text(found, on_transformers))
+    RESCALED_FILE.write_text(_rescaled_text(rescalings(rescaled_pairs())))
     by_generation = {each.generation: each for each in found}
     for row in all_rows:
         errors = [

@@ -4,6 +4,7 @@ predictions are judged. Every figure has its source, and says whether it was kno
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, get_args
 
@@ -15,6 +16,7 @@ from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, load, parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import rated
+from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import StagedClass
 from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
@@ -375,6 +377,15 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return _steps_file().sources[self.source].text
 
     @property
+    def whose(self) -> str:
+        return _steps_file().sources[self.source].whose
+
+    @property
+    def program(self) -> str:
+        """What rates of several GPUs may share."""
+        return _steps_file().sources[self.source].program or self.source
+
+    @property
     def rating(self) -> float | None:
         """Of a thread of its host's CPU; None: nobody says which that is."""
         if (cpu := _steps_file().sources[self.source].cpu) is not None:
@@ -400,3 +411,69 @@ def _steps_file() -> _StepsFile:
 def steps_series() -> list[StepSeries]:
     """All series, in the order of the file."""
     return _steps_file().series
+
+
+# All of these that are of one GPU, for one GPU's rates from those of another.
+
+
+@dataclass(frozen=True)
+class OneGpuRates:
+    """Rates of a network on one GPU by batch, by one program."""
+
+    publisher: str
+    program: str
+    text: str
+    gpu: str  # its name among the parts
+    network: str
+    table: tuple[Layer, ...]
+    image_size: int
+    precision: str
+    framework: str | None
+    decoded: bool
+    rating: float | None  # of its host's CPU
+    samples_per_s: tuple[tuple[int, float], ...]
+
+    @property
+    def part(self) -> GpuSpec:
+        part: GpuSpec = parts_table("gpus")[self.gpu]
+        return part
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What those of another GPU must share."""
+        return self.publisher, self.program, self.network, self.image_size, self.precision in HALF, self.decoded
+
+
+def networks_of_one_gpu() -> Iterator[OneGpuRates]:
+    """All rates of networks for images on one GPU; some are in two files."""
+    yield from (*_of_training(), *_of_scaling(), *_of_steps())
+
+
+def _of_training() -> Iterator[OneGpuRates]:
+    """But for those of which no more is known than a range of clocks."""
+    for of in training().one_gpu:
+        if of.outside is None:
+            yield OneGpuRates(
+                of.publisher, of.framework or "", of.source, of.gpu, of.network, tuple(of.table(of.image_size)),
+                of.image_size, of.precision, of.framework, False, None, tuple(of.images_per_s.items()),
+            )  # fmt: skip
+
+
+def _of_scaling() -> Iterator[OneGpuRates]:
+    for of in series():
+        source, system = sources()[of.source], of.on(1)
+        if not (of.compiled or of.counted):
+            yield OneGpuRates(
+                source.whose, source.program or of.source, source.text, system.gpus[0].part_name, of.network,
+                tuple(of.layers), of.image_size, of.precision, None, of.input == "loader", rated(system),
+                ((of.batch_size_per_gpu, of.images_per_s[1]),),
+            )  # fmt: skip
+
+
+def _of_steps() -> Iterator[OneGpuRates]:
+    for of in steps_series():
+        if (table := of.table) is not None and of.precision is not None:
+            yield OneGpuRates(
+                of.whose, of.program, of.text, of.gpu, of.network, tuple(table), tables.USUAL_SIZE, of.precision,
+                of.framework, of.input == "loader", of.rating, tuple(of.samples_per_s.items()),
+            )  # fmt: skip

@@ -4,7 +4,8 @@
                 CPUs, which have none, their share of the FLOP
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced
                 ones; or the rate that a run measured, divided into layers in the same way
-    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
+    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two; or
+                another GPU's rate, whose GPU's part goes by that ratio, too (`roofline.rescaled_s`)
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
 Where a trace is not used as it was measured, the note says what was done. What the host takes to queue a step is taken
@@ -36,7 +37,7 @@ from resnetx.prediction.host_step import (
     launched,
 )
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.stated_rates import StatedRates
+from resnetx.prediction.stated_rates import RatedGpu, RatedSide, StatedRates, rescaled_step
 from resnetx.prediction.step import COPY_SHARE, LEAST_COMPUTE, Compute, LayerTime, Step, columns
 from resnetx.prediction.traced_step import elsewhere, is_cpu_of, is_own_host, of_trace, recomputing, replayed_step_of
 from resnetx.record.prediction import UNCHECKED, Origin, PredictionInput, measured_on
@@ -139,6 +140,8 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     if CPU in gpu.product_names:
         steps = [workload.rates.step(images, NO_HOST, 0.0)]
         return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), steps, unit)
+    if workload.rates.other is not None:
+        return _from_another(point, workload.rates, workload.rates.other, images)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states, graph)
     launches, stated_s = _launches(point, len(layers)), point.setting.host_step_s
@@ -160,6 +163,43 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     return _of_rates(workload.rates, images, modelled, steps, unit, bounds_s)
 
 
+def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int) -> Compute:
+    """The step by the rate of another GPU; each host by the rating of its own CPU."""
+    workload, request, gpu = point.workload, point.workload.request, point.deployment.system.gpu_part(point.devices[0])
+    assert workload.layers is not None and request is not None, "beside rates there is no imported trace"
+    here_at, there_at = workload.precision, roofline.precision_on(other.part, workload.precision)
+    table = (workload.layers, request.image_size, images)
+    there, here = (
+        of_roofline(*table, precision, part, None, request.optimizer.states, request.graph)
+        for part, precision in ((other.part, there_at), (gpu, here_at))
+    )
+    stated, ratings = _stated_launch(point), (other.rating, host_step.rated(point.deployment.system))
+    launches = [_assumed_launches(point, len(workload.layers), rating) for rating in ratings]
+    decoded = isinstance(request.input, TorchvisionInput)
+    steps = [
+        rescaled_step(
+            rates,
+            table,
+            side(there, other.part, there_at, known),
+            replace(side(here, gpu, here_at, stated or own), stated=stated is not None),
+            decoded,
+        )
+        for known, own in zip(*launches, strict=True)
+    ]
+    found = _of_rates(rates, images, here, [step.of_part(point.parts) for step in steps], point.deployment.unit)
+    counted = roofline.rescalings()[roofline.rescaling_kind(other.part, gpu, here_at)]
+    unlike = f" (there in {there_at}, as it has no {here_at})" * (there_at != here_at)
+    how = f"rescaled from {other.name}{unlike} by what a roofline says of both: nine of ten of {counted.pairs} "
+    how += f"published pairs ({counted.kind}) are within {counted.error_90:.0%}; "
+    where = f"rate={rates.where.removeprefix('rate=')}"
+    return replace(found, source="rescaled", origin="assumed", where=where, note=how + found.note)
+
+
+def side(modelled: Compute, gpu: GpuSpec, precision: str, host: HostStep) -> RatedSide:
+    """One of the two GPUs of a rescaled rate; `modelled`: its part of the step by the roofline alone."""
+    return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, _fixed_s(modelled.step), host)
+
+
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
     return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, (modelled.best, modelled.error))
@@ -177,13 +217,15 @@ def _launches(point: Point, layers: int) -> list[HostStep]:
     A stated rate may be of any program: first as others' loops take, of which nobody knows what they repeat for each
     part of a batch, then as resnetx's own.
     """
-    request, stated = point.workload.request, _stated_launch(point)
-    if stated is not None:
-        return [stated]
+    stated = _stated_launch(point)
+    return _assumed_launches(point, layers, host_step.rated(point.deployment.system)) if stated is None else [stated]
+
+
+def _assumed_launches(point: Point, layers: int, rating: float | None) -> list[HostStep]:
+    """The same with nothing stated, on a host with such a CPU."""
+    request, rates = point.workload.request, point.workload.rates
     if request is not None and request.graph:  # launched as one
         return [NO_HOST]
-    rates = point.workload.rates
-    rating = host_step.rated(point.deployment.system)
     own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True, rating=rating)
     if rates is None:
         return [own.of_part(point.parts)]

@@ -209,7 +209,7 @@ def doubt_of(point: Point, memory: Memory) -> str:
 def shown_to_fit(point: Point) -> bool:
     """Whether a known rate of one GPU is of as many images, which then have room on it, whatever is counted."""
     setting, rates = point.setting, point.workload.rates
-    if rates is None or setting.memory_bytes is not None or setting.memory_model != "torch":
+    if rates is None or rates.other is not None or setting.memory_bytes is not None or setting.memory_model != "torch":
         return False
     return point.shares[0][0] <= max(images for images, _ in rates.by_batch)
 

@@ -37,6 +37,7 @@ from resnetx.prediction.scenario import SHOWN_BY_RATES, Point
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import (
     COMPUTE,
+    RESCALED,
     UNCHECKED,
     Domain,
     Origin,
@@ -450,7 +451,8 @@ def domains(in_lab: bool = False) -> tuple[Domain, ...]:
         return tuple(known["lab"])
     kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]
     of_one = [roofline.fitted(), *roofline.transformer_fits().values()]
-    return (*map(_scaling_domain, kinds), *map(_one_gpu_domain, of_one), *known["domains"])
+    rescaled = map(_rescaled_domain, roofline.rescalings().values())
+    return (*map(_scaling_domain, kinds), *map(_one_gpu_domain, of_one), *rescaled, *known["domains"])
 
 
 def _scaling_domain(error: KindError) -> Domain:
@@ -471,4 +473,14 @@ def _one_gpu_domain(fit: roofline.Roofline) -> Domain:
         mean_error=fit.error,
         worst_error=fit.worst_error,
         source="results/published/roofline.yaml",
+    )
+
+
+def _rescaled_domain(error: roofline.Rescaling) -> Domain:
+    return Domain(
+        what=f"{RESCALED}: {error.kind}",
+        points=error.pairs,
+        mean_error=error.mean,
+        worst_error=error.worst,
+        source="results/published/rescaled.yaml",
     )

@@ -291,6 +291,87 @@ def ratios(
     return dict(zip((layer.name for layer in table), zip(forward, backward, strict=True), strict=True))
 
 
+# ---- a GPU whose rate is known, and another one
+#
+# A pair of GPUs has two ratios: of the roofline's times, both with the same efficiencies, and of what their memories
+# take for the same bytes. The first is too large where peaks grow faster than what programs reach of them, the second
+# where computing is the limit; their geometric mean errs less than either. What the program itself gains or loses
+# against the roofline is in the rate of one GPU, but what GPUs of a generation gain or lose is not: from another
+# generation, the geometric mean of the rescaled time and of the roofline's own counts. Both exponents were chosen on
+# published pairs (`training_fit.rescalings`), whichever publisher or GPU was left out.
+
+ROOFLINE_SHARE = 0.5  # exponent of the roofline's ratio; the rest is the memories'
+RATE_SHARE = 0.5  # exponent of the rescaled time between generations; the rest is the roofline's own
+_NEAREST = {"bf16": "fp16", "fp16": "bf16"}  # of the same size
+
+
+class Rescaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far off steps are that are rescaled from another GPU's rate; errors are |ln(predicted / measured)|."""
+
+    kind: str
+    pairs: int  # of published rates
+    programs: int
+    mean: float
+    worst: float
+    error_90: float  # what nine of ten are within, each publisher's pair of GPUs counting alike
+
+
+def rescaling_kind(measured_on: GpuSpec, wanted_on: GpuSpec, precision: str) -> str:
+    """Pairs of GPUs whose errors are counted together."""
+    if _rates(measured_on, precision) == _rates(wanted_on, precision):
+        return "one chip"
+    if generation(measured_on) == generation(wanted_on):
+        return "one generation"
+    return f"two generations, {'half' if precision in HALF else 'full'} precision"
+
+
+def _rates(gpu: GpuSpec, precision: str) -> tuple[object, ...]:
+    """What tells its times from those of others, by a roofline."""
+    at = peak(gpu, precision)
+    return generation(gpu), gpu.memory_Bps.value, at and at.value
+
+
+def rescaled_s(
+    device_s: float,
+    alone_s: float,
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    measured_on: tuple[GpuSpec, str],
+    wanted_on: tuple[GpuSpec, str],
+    publisher: str = "",
+) -> float:
+    """The GPU's part of a step on another GPU; both with the precision that they compute in.
+
+    `device_s`: on the GPU that was measured; `alone_s`: on the other one, by the roofline with no rate; `publisher`:
+    whose rates the roofline has not seen.
+    """
+    (gpu, precision), (other, other_precision) = measured_on, wanted_on
+    models = [fitted_alike(each, publisher, table, at) for each, at in (measured_on, wanted_on)]
+    here, there = (
+        modelled_step(model, table, image_size, batch_size, *each).compute_s
+        for model, each in zip(models, (measured_on, wanted_on), strict=True)
+    )
+    moved = (
+        PRECISION_BYTES[other_precision] / PRECISION_BYTES[precision] * gpu.memory_Bps.value / other.memory_Bps.value
+    )
+    ratio = (there / here) ** ROOFLINE_SHARE * moved ** (1 - ROOFLINE_SHARE)
+    share = 1.0 if generation(gpu) == generation(other) else RATE_SHARE
+    return float((device_s * ratio) ** share * alone_s ** (1 - share))
+
+
+def fitted_alike(gpu: GpuSpec, publisher: str, table: Sequence[Layer], precision: str) -> Roofline:
+    """The fit to all GPUs, without a publisher: of both of a pair, so that an error that they share cancels."""
+    fit = _of_transformers(gpu, table, precision) or fits()[ALL]
+    return fit.left_out(publisher) or fits()[ALL]
+
+
+def precision_on(gpu: GpuSpec, precision: str) -> str:
+    """At which precision a GPU computes what others do at this one: of the same size, else in fp32."""
+    kinds = (precision, _NEAREST.get(precision, "fp32"), "fp32")
+    return next(kind for kind in kinds if peak(gpu, kind) is not None)
+
+
 def at_clock(clock_Hz: float | None) -> str:
     """The clock that times are said for, in words; "" where it is the described one."""
     return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
@@ -418,12 +499,19 @@ def _is_depthwise(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 
 FILE = PUBLISHED / "roofline.yaml"
+RESCALED_FILE = PUBLISHED / "rescaled.yaml"
 
 
 @cache
 def fits() -> dict[str, Roofline]:
     """The fit of each generation, and of all GPUs, in the order of the file."""
     return _fits("fits")
+
+
+@cache
+def rescalings() -> dict[str, Rescaling]:
+    """How far off steps by another GPU's rate are, by kinds of pairs."""
+    return {each.kind: each for each in own_yaml(RESCALED_FILE, dict[str, list[Rescaling]])["rescaled"]}
 
 
 @cache

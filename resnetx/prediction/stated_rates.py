@@ -9,17 +9,20 @@ on the curve of these parts through both where the smaller is the host's and the
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import exp, inf, log, log2
+from math import exp, inf, log, log1p, log2
 from typing import Literal, NamedTuple
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import SizeCurve
-from resnetx.prediction.host_step import MOST_FIXED, MOST_OF_STEP, NORM, HostStep, LaunchedStep
+from resnetx.interconnect.systems.graph import GpuSpec
+from resnetx.prediction import roofline
+from resnetx.prediction.host_step import MOST_FIXED, MOST_OF_STEP, NORM, HostStep, LaunchedStep, launched
 from resnetx.record.prediction import AS_IF
 from resnetx.units import Unit, as_given
+from resnetx.workloads.counts import Layer
 
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed
@@ -37,6 +40,15 @@ HOSTS, FAR = 1.5, 6.0
 
 
 @dataclass(frozen=True)
+class RatedGpu:
+    """The GPU that rates are of, where it is not the one that is predicted."""
+
+    name: str  # of the part
+    part: GpuSpec
+    rating: float | None = None  # of its host's CPU; None: nobody says which that is
+
+
+@dataclass(frozen=True)
 class StatedRates:
     """Images/s of one GPU. `by_batch`: (images of a step, images/s), by ascending batch, at least one."""
 
@@ -45,6 +57,7 @@ class StatedRates:
     where: str  # the setting, or the record
     error: float = RATE_ERROR  # relative; the rate is this close in nine cases of ten
     nodes: frozenset[str] = frozenset()  # that it was measured on
+    other: RatedGpu | None = None  # that they are of; None: the one that is predicted
 
     @property
     def shortest_s(self) -> float:
@@ -174,6 +187,8 @@ class StatedRates:
 
     def in_short(self, images: int) -> str:
         """Whether the rate of a batch is known, in a few words."""
+        if self.other is not None:
+            return f"batch {images} from the rate of {self.other.name}"
         known = images in dict(self.by_batch)
         return f"batch {images} as {self.source}" if known else f"batch {images} by the rates of others"
 
@@ -188,6 +203,56 @@ class StatedRates:
 
 def _on_line(low: int, low_s: float, high: int, high_s: float, images: int) -> float:
     return low_s + (high_s - low_s) * (images - low) / (high - low)
+
+
+# The rate of another GPU than the one that is predicted.
+
+
+@dataclass(frozen=True)
+class RatedSide:
+    """One of the two GPUs: by the roofline alone, what its part of a step takes, and how far off that may be."""
+
+    part: GpuSpec
+    precision: str  # that it computes in
+    alone_s: float
+    alone_error: float  # a logarithm
+    fixed_s: float  # of it, at any batch
+    host: HostStep
+    stated: bool = False  # whether the user says what the host's part is
+
+
+def rescaled_step(
+    rates: StatedRates,
+    table: tuple[Sequence[Layer], int, int],
+    known: RatedSide,
+    wanted: RatedSide,
+    decoded: bool = False,
+    publisher: str = "",
+    error: float | None = None,
+) -> LaunchedStep:
+    """The step on the `wanted` GPU by rates of the `known` one. `table`: the layers, image size and images of a step.
+
+    What the host takes less than assumed there, it takes less here, too. `publisher`: whose rates the roofline has not
+    seen; `error`: of the GPU's part, a logarithm; None: as counted for such pairs.
+    """
+    images, bounds_s = table[2], (known.alone_s * exp(-known.alone_error), known.alone_s * exp(known.alone_error))
+    step, *ends = (
+        rates.step(images, known.host.stretched(sign), known.fixed_s, bounds_s, decoded) for sign in (0, -1, 1)
+    )
+    on = ((known.part, known.precision), (wanted.part, wanted.precision))
+    device_s, *ends_s = (
+        roofline.rescaled_s(each.device_s, wanted.alone_s, *table, *on, publisher) for each in (step, *ends)
+    )
+    if error is None:
+        kind = roofline.rescaling_kind(known.part, wanted.part, wanted.precision)
+        error = roofline.rescalings()[kind].error_90
+    by_rate = log1p(max(step.by_device))
+    shorter, longer = (max(sign * log(end_s / device_s) for end_s in (device_s, *ends_s)) for sign in (-1, 1))
+    host, less = wanted.host, step.host.time_s / known.host.time_s if known.host.time_s else 1.0
+    if not wanted.stated:
+        host = replace(host, time_s=less * host.time_s, loop_s=less * host.loop_s)
+    errors = (math.hypot(error, by_rate, shorter), math.hypot(error, by_rate, longer))
+    return launched(images, device_s, wanted.fixed_s, host, errors)
 
 
 # Rates of several GPUs as somebody knows them, and what steps take there beyond what is modelled.

@@ -23,6 +23,7 @@ _ORIGIN = re.compile(r"measured here|measured on .+|published|datasheet|assumed"
 MOST_NODES = 3  # by name
 COMPUTE = "compute of "  # so begins the input of each workload's compute
 AS_IF = "as if GPUs exchanged through the host: "  # in an input of known rates, before the settings that say so
+RESCALED = "rates of one GPU from those of another"  # so begin the domains of these
 UNCHECKED: float | None = known(Unknown("there is no measurement to compare it with"))  # error of an input
 ComputeSource = Literal["stated", "measured", "rescaled", "roofline", "replayed"]
 Limit = Literal["compute", "communication", "input", "host"]

@@ -17,7 +17,7 @@ import msgspec
 
 from resnetx import units
 from resnetx.record.comparisons import Estimate
-from resnetx.record.prediction import AS_IF, COMPUTE, Domain, PartName, PredictedPoint, Prediction
+from resnetx.record.prediction import AS_IF, COMPUTE, RESCALED, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
 from resnetx.request import settings_label, varying_settings
@@ -633,6 +633,12 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
             for domain in made.domains
             if domain.what.startswith(AN_EIGHTH) and domain.what.endswith(read)
         ]
+    notes = [point.compute_note for point in able if _is_by_another(point)]
+    sentences += [
+        f"{domain.points} rates from those of another GPU ({kind}) were {domain.mean_error:.0%} off"
+        for domain in made.domains
+        if (kind := domain.what.partition(f"{RESCALED}: ")[2]) and any(f"({kind})" in note for note in notes)
+    ]
     compared: dict[str, list[str]] = {}  # by what was given
     for domain in domains:
         kind = f" ({domain.what.partition(': ')[2]})" if len(kinds) > 1 else ""
@@ -677,6 +683,11 @@ def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
+def _is_by_another(point: PredictedPoint) -> bool:
+    """Whether it is by the rate of another GPU, and no trace."""
+    return point.compute_source == "rescaled" and point.compute_where.startswith("rate=")
+
+
 CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
 
 
@@ -693,6 +704,8 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     if point.compute_source == "stated" and compute > CLOSE:  # this GPU's, at another batch
         parts = point.gpus * (point.request.accumulate if point.request else 1)
         give_rate = f": give rate= at {math.ceil(point.batch_size / parts)}, too"
+    elif _is_by_another(point):
+        give_rate = f": give rate= of {point.system}, too"
     elif point.compute_source == "rescaled":  # beside a trace no rate is taken
         give_rate = ": trace this GPU"
     elif point.compute_source in ("stated", "measured", "replayed"):
@@ -733,7 +746,7 @@ def compute_source(made: Prediction) -> str:
     unit = unit_of_point(made.points[0])
     words = {
         "stated": "rate as given",
-        "rescaled": "rescaled from another GPU's trace",
+        "rescaled": f"rescaled from another GPU's {'rate' if any(map(_is_by_another, made.points)) else 'trace'}",
         "roofline": "compute fitted",
         "replayed": "computing replayed as idle time",
         "measured": f"one {unit}'s step as measured, on several machines",

@@ -337,6 +337,8 @@ class CompareKeywords(TypedDict, total=False):
     launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
+    rate: float | Mapping[str, float | Mapping[str, float]] | Text | None
+    rate_error: float | None
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
@@ -622,7 +624,7 @@ class PredictKeywords(TypedDict, total=False):
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     lab: LabSettings
-    rate: Axis[float | Mapping[int, float] | Text | None]
+    rate: Axis[float | Mapping[str, float | Mapping[str, float]] | Text | None]
     rate_error: Axis[float | None]
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     communication: Axis[Literal["model", "trace"]]
@@ -660,7 +662,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     calibration: list[str | None]
     lab: LabGroup
-    rate: float | dict[str, float] | str | None
+    rate: float | dict[str, float | dict[str, float]] | str | None
     rate_error: float | None
     framework: list[str | None]
     communication: Literal["model", "trace"]
@@ -701,6 +703,7 @@ class SteerKeywords(TypedDict, total=False):
     receivers: Axis[int | Sequence[int] | None]
     reach: Axis[Literal["built", "any"]]
     switch: Axis[str | None]
+    rate: float | Mapping[str, float | Mapping[str, float]] | Text | None
     out: Text | None
 
 class SteerFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -715,6 +718,7 @@ class SteerFields(msgspec.Struct, frozen=True, kw_only=True):
     receivers: int | list[int] | None
     reach: Literal["built", "any"]
     switch: str | None
+    rate: float | dict[str, float | dict[str, float]] | str | None
     out: str | None
 
 class LabKeywords(TypedDict, total=False):

@@ -70,10 +70,9 @@ def words(verb: str, name: str) -> str:
     return " or ".join(said + ["list"] * row.takes_list(verb))
 
 
-def keys_of_map(name: str) -> type | None:
-    """The type of the keys of a setting that is, or may be, a map: `int` of `rate`, of which `32:195` is one."""
-    kinds = members(TABLE[name].type) if name in TABLE else ()
-    return next((get_args(kind)[0] for kind in kinds if get_origin(kind) is dict), None)
+def takes_map(name: str) -> bool:
+    """Whether a setting is, or may be, a map: `price`, of which `gx8:8` is a pair."""
+    return name in TABLE and any(get_origin(kind) is dict for kind in members(TABLE[name].type))
 
 
 def takes_one_text(name: str, verb: str | None) -> bool:

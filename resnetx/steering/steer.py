@@ -99,6 +99,8 @@ def _steered(files: Sequence[keywords.Text], given: Point) -> Steering:
     node = node_of(settings)
     devices = devices_of(settings, node)
     request = steered_traffic.request_of(workload) if workload or not files else None
+    if settings.rate is not None and request is None:
+        raise ConfigError(f"{next(written({'rate': settings.rate}))}: of which workload is not said; add model=")
     if files:
         _refuse_patterns(settings)
         if settings.library and request is None and all(given_path(file).suffix == ".csv" for file in files):
@@ -190,6 +192,7 @@ def effect(
                 "devices": list(devices),
                 "library": settings.library,
                 "calibration": UNCALIBRATED,
+                **({} if settings.rate is None else {"rate": settings.rate}),
             },
         )
     before, then = prediction.points

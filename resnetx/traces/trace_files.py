@@ -377,6 +377,13 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
     The host's operations only launch the kernels of a GPU, so that their times say nothing of it.
     """
     if not profile.on_device:
+        if profile.maker == "mtia":
+            raise ConfigError(f"{path}: was taken on MTIA, whose kernels are not read; expected GPUs, or CPUs")
+        if profile.launched:
+            raise ConfigError(
+                f"{path}: its operations launched kernels on a GPU, and it has none of them; profile with "
+                "ProfilerActivity.CUDA too, and export with export_chrome_trace"
+            )
         if device != CPU:
             given = "" if device is None else f", and device={device} is one"
             raise ConfigError(
@@ -403,7 +410,12 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
         return device or own[0]
     like = [part for part, names in parts.items() if _alike(profile.gpu, (part, *names))]
     if device is None or (device not in like and _models(profile.gpu)):
-        which = f"if it is {' or '.join(like)}, say so with device=" if like else "so nothing is predicted from it"
+        which = (
+            "so nothing is predicted from it"
+            if _models(profile.gpu)
+            else "it says no model: state the GPU with device="
+        )
+        which = f"if it is {' or '.join(like)}, say so with device=" if like else which
         given = "" if device is None else f"device={device}: "
         raise ConfigError(f"{given}{path} is of the GPU {called}, a name that no described GPU has; {which}")
     return device

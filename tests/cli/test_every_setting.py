@@ -69,7 +69,12 @@ QUESTIONS = {
         ("gx8 model=alexnet batch_size=256 gpus=2 rate=256:2500", "rate_error=0.2"),
         ("gx8 model=alexnet batch_size=256 gpus=2 price=3", "deadline=2h job_images=1e6"),
     ],
-    "compare": [*PREDICTED, ("{small} study=paper", "job=model=alexnet,batch_size=64")],
+    "compare": [
+        *PREDICTED,
+        ("{small} study=paper", "job=model=alexnet,batch_size=64"),
+        ("{small} model=alexnet batch_size=256 gpus=2", "rate=gx8:128:2500"),
+        ("{small} model=alexnet batch_size=256 gpus=2 rate=gx8:128:2500", "rate_error=0.2"),
+    ],
     "describe": [
         *((question.removeprefix("{small} "), settings) for question, settings in OF_MODELS),
         ("gpus=8", "study=paper-resnetx intensity=10"),
@@ -96,6 +101,7 @@ QUESTIONS = {
         (f"{STEERED} pattern=server phases=true", "durations=20ms,1s"),
         (f"{STEERED} pattern=server phases=true durations=20ms,1s", "reconfiguration=1s"),
         (f"{STEERED} reach=any", "switch=sip-mems-64"),
+        (STEERED, "rate=dgx1-p100:2500"),
     ],
     "lab": [("systems=gx8", "gpus=2 devices=0,4 transport=host scale=10 systems=dgx1-p100")],
 }

@@ -27,6 +27,8 @@ def test_several_systems_are_an_axis():
     ("words", "sentence"),
     [
         (["systems=gx8", "--", "topology"], "topology: expected a verb that runs in the lab: train, sweep, bench"),
+        (["systems=gx8", "--", "predict", "lab.transport=host"], "lab.transport=host: write transport=host before --"),
+        (["lab.system=gx8", "--", "train"], "lab.system=gx8: write systems=gx8 before --"),
         (["systems=gx8", "gpus=2", "--", "train"], "gpus: belongs behind --, to the verb that runs in the lab"),
         (["gx9", "--", "train"], "gx9: the lab has settings"),
         (["--", "train"], "systems: none is given; expected the systems that the lab builds"),

@@ -620,7 +620,11 @@ def test_validation_holds(capsys, monkeypatch):
     [
         ([], "systems: none is given; expected names or files of systems"),
         (["systems=gx9"], "did you mean gx8?"),
-        (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
+        (
+            ["8x3090", "model=alexnet"],
+            "8x3090: a GPU, and no system; `resnetx topology new like=pcie-gen5 gpu=rtx-3090 ",
+        ),
+        (["4xRTX4090"], "4xRTX4090: a GPU, and no system; `resnetx topology new like=pcie-gen5 gpu=rtx-4090 gpus=4 "),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
         (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs, and no network card is described"),
@@ -630,7 +634,12 @@ def test_validation_holds(capsys, monkeypatch):
         (["systems=gx8", "devices=[0,0]", "gpus=2"], "devices=[0, 0]: expected different GPU ids, 0 or more"),
         (["systems=gx8", "devices=[0,1]", "gpus=4"], "devices=[0, 1]: expected 4 GPU ids"),
         (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
-        (["systems=gx8", "framework=torch"], "framework=torch: no framework has that name. Known: caffe-mpi"),
+        (["systems=gx8", "framework=keras"], "framework=keras: no framework has that name. Known: caffe-mpi"),
+        (
+            ["systems=gx8", "framework=torch"],
+            "framework=torch: PyTorch, as Horovod, is predicted without it; leave it out",
+        ),
+        (["systems=gx8", "strategy=dp"], "strategy=dp: no such strategy (torch.nn.DataParallel is not modelled; Dis"),
         (["systems=gx8", "framework=[]"], "framework=[]: expected one of caffe-mpi"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected at least 1"),
         (["systems=gx8", "clock=0"], "clock=0: expected more than 0"),

@@ -90,6 +90,114 @@ def test_from_python_rates_are_a_mapping_of_numbers():
     assert made.inputs[0].source == "rate=32:195"
 
 
+# ---- of another GPU
+
+
+BY_V100 = ["model=resnet50", "batch_size=256", "precision=fp16", "scaling=weak"]
+
+
+def test_a_system_has_its_own_rate_and_another_gpu_what_follows_from_it(predict):
+    words = ["systems=dgx1-v100,dgx-a100", *BY_V100, "gpus=1"]
+    _, (own, other) = predict(*words, "rate=dgx1-v100:1200")
+    assert (own["compute_source"], own["images_per_s"]) == ("stated", pytest.approx(1200))
+    assert (other["compute_source"], other["compute_where"]) == ("rescaled", "rate=dgx1-v100:1200")
+    assert "rescaled from v100-sxm2-16gb" in other["compute_note"]
+    assert 1.7 * 1200 < other["images_per_s"] < 2.8 * 1200  # NVIDIA's program: 2,470
+    _, (_, faster) = predict(*words, "rate=dgx1-v100:1400")
+    assert 1 < faster["images_per_s"] / other["images_per_s"] < 1400 / 1200  # half of what a program gains is its own
+    _, both = predict(*words, "rate=dgx1-v100:1200,dgx-a100:2470")
+    assert [point["images_per_s"] for point in both] == pytest.approx([1200, 2470])
+
+
+def test_within_a_generation_all_of_a_rate_carries_over(predict):
+    words = ["systems=pcie-a100", *BY_V100, "gpus=1", "host_step=1ms"]
+    one, double = (predict(*words, f"rate=dgx-a100:{rate}")[1][0] for rate in (1000, 2000))
+    assert double["images_per_s"] / one["images_per_s"] == pytest.approx(2, rel=0.01)
+
+
+def test_rates_by_batch_are_of_the_name_before_them(predict):
+    words = ["systems=dgx1-v100,dgx-a100", "model=resnet50", "precision=fp16", "batch_size=64", "gpus=1,2"]
+    _, points = predict(*words, "rate=dgx1-v100:64:1100,32:1000")
+    own = [point for point in points if point["system"] == "dgx1-v100"]
+    assert own[0]["images_per_s"] == pytest.approx(1100) and "batch 32, as stated" in own[1]["compute_note"]
+    made = resnetx.predict(
+        systems=["dgx1-v100", "dgx-a100"], model="resnet50", precision="fp16", batch_size=64, gpus=[1, 2],
+        rate={"dgx1-v100": {32: 1000, 64: 1100}},
+    )  # fmt: skip
+    assert [point.iteration_s for point in made.points] == [point["iteration_s"] for point in points]
+
+
+def test_a_gpu_is_named_by_its_part_too_and_of_several_the_nearest_generation_is_taken(predict):
+    words = ["systems=dgx-h100", *BY_V100, "gpus=1"]
+    (of_part,), (of_two,) = (
+        predict(*words, rate)[1] for rate in ("rate=a100-sxm4-80gb:2470", "rate=dgx1-v100:1200,dgx-a100:2470")
+    )
+    assert "rescaled from a100-sxm4-80gb" in of_part["compute_note"]
+    assert of_two["compute_note"] == of_part["compute_note"]
+
+
+def test_a_gpu_without_a_precision_is_taken_to_have_run_its_nearest(predict):
+    words = ["systems=dgx-a100", "model=resnet50", "batch_size=256", "gpus=1"]
+    _, (half,) = predict(*words, "precision=bf16", "rate=dgx1-v100:1200")
+    assert "there in fp16, as it has no bf16" in half["compute_note"]
+    _, (full,) = predict(*words, "precision=tf32", "rate=dgx1-v100:384")
+    assert "there in fp32, as it has no tf32" in full["compute_note"]
+    assert full["images_per_s"] > 2 * 384
+
+
+def test_a_host_has_its_own_time_where_gpus_have_theirs(predict):
+    """A step that is mostly its host's gets no shorter by a faster GPU, but by a faster CPU, or one that is stated."""
+    words = ["systems=dgx-h100", "model=resnet152", "precision=fp16", "batch_size=8", "gpus=1", "rate=dgx1-v100:160"]
+    _, (plain,) = predict(*words)
+    _, (told,) = predict(*words, "host_step=5ms")
+    assert told["iteration_s"] < 0.7 * plain["iteration_s"]
+    _, (larger,) = predict(*words[:3], "batch_size=16", *words[4:5], "rate=dgx1-v100:8:160")
+    assert larger["iteration_s"] < 1.2 * plain["iteration_s"]
+
+
+def test_a_rate_of_another_gpu_shows_no_room_on_this_one(predict):
+    _, (own, other) = predict("systems=dgx1-v100,sli-rtx2080", *BY_V100, "gpus=1", "rate=dgx1-v100:1200")
+    assert (own["outcome"], other["outcome"]) == ("ok", "oom")
+
+
+def test_rates_of_several_gpus_correct_no_rescaled_step(capsys, tmp_path):
+    rates = tmp_path / "rates.yaml"
+    rates.write_text("source: mine\nimages_per_s: {8: 9000}\n")
+    words = ["systems=dgx-a100", *BY_V100, "gpus=8", "rate=dgx1-v100:1200", f"calibration={rates}"]
+    assert main(["predict", *words]) == 2
+    assert "corrects what follows from the rate of one such GPU" in " ".join(capsys.readouterr().err.split())
+
+
+def test_runs_of_a_described_gpu_are_carried_over(study, predict):
+    def on_h100(record):
+        record["devices"] = [{**device, "name": "NVIDIA H100 80GB HBM3"} for device in record["devices"]]
+
+    words = ["model=resnetx", "model.x=1", "batch_size=16", "gpus=1", "input=synthetic", "systems=dgx-a100"]
+    _, (point,) = predict(*words, f"rate={study(change=on_h100)}")
+    assert point["compute_source"] == "rescaled" and "rescaled from h100-sxm5-80gb" in point["compute_note"]
+
+
+def test_the_screen_says_what_is_doubted_and_which_rate_ends_it(capsys):
+    words = ["predict", "dgx-h100", *BY_V100, "gpus=1,8", "rate=dgx1-v100:1200"]
+    assert main(words) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "give rate= of dgx-h100, too" in shown and "rescaled from another GPU's rate" in shown
+    assert "rates from those of another GPU (two generations, half precision) were" in shown
+
+
+def test_compare_and_steer_take_it(capsys):
+    words = ["systems=dgx1-v100,dgx-a100", *BY_V100, "gpus=8", "rate=dgx1-v100:1200"]
+    assert main(["compare", *words]) == 0
+    assert "rates from those of another GPU" in " ".join(capsys.readouterr().out.split())
+    plain, slower = (
+        resnetx.steer(systems="dgx1-v100", model="resnet50", batch_size=256, **more).iteration_s_before
+        for more in ({}, {"rate": {"dgx1-v100": {32: 100}}})
+    )
+    assert slower > 2 * plain
+    assert main(["steer", "systems=dgx1-v100", __file__.replace(".py", ".csv"), "rate=dgx1-v100:7"]) == 2
+    assert "add model=" in " ".join(capsys.readouterr().err.split())
+
+
 # ---- measured
 
 
@@ -147,17 +255,29 @@ def test_a_rate_may_be_as_uncertain_as_it_is_large(predict):
         (["systems=gx8", "model=alexnet", "batch_size=256", "rate=900"], "cases have 32, 64, 128, 256; say of which"),
         ([*RESNET50, "rate=0"], "rate=0: expected at least 1e-06"),
         ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate=32:195,64:219"),
-        ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate=32:195,64:219"),
+        ([*RESNET50, "rate={a:195}"], "a is neither a per-GPU batch nor a system, its file, or a GPU; expected"),
         ([*RESNET50, "rate={32:195,64:x}"], "rate.64=x: expected a number"),
         ([*RESNET50, "rate="], "rate=: is empty; expected a number of images/s"),
         ([*RESNET50, "rate=fast"], "rate=fast: neither a number of images/s nor a file or folder"),
         ([*RESNET50, "rate_error=0.1"], "rate_error=0.1: the error of a known rate; add rate="),
         ([*RESNET50, "rate=219", "rate_error=2"], "rate_error=2: expected at most 1"),
         ([*RESNET50, "rate=219", "clock=1000"], "clock: a known rate has the clock of its GPU in it"),
-        (["systems=[dgx1-p100,gx8]", "model=alexnet", "rate=219"], "p100-pcie-16gb and p100-sxm2-16gb"),
+        (["systems=[dgx1-p100,gx8]", "model=alexnet", "rate=219"],
+         "p100-pcie-16gb and p100-sxm2-16gb; say whose it is, as rate=dgx1-p100:219"),
+        ([*RESNET50, "rate=dgx1-v10:700"], "did you mean dgx1-v100"),
+        ([*RESNET50, "rate=32:195,dgx1-v100:700"], "does not say whose the rate at batch 32 is; a name stands before"),
+        ([*RESNET50, "rate=dgx1-v100:700,64:219"], "as rate=dgx1-v100:32:195,64:219"),
+        ([*RESNET50, "rate=cpu-host:7", "batch_size=64"], "ranks on CPUs and GPUs say nothing of each other"),
+        ([*RESNET50, "rate=dgx1-v100:64:90000"], "rate=v100-sxm2-16gb:64:90000: by its peak rate one"),
+        (["systems=dgx2", "model=alexnet", "rate=dgx1-v100:700,v100-sxm2-16gb:9", "systems=dgx1-v100-32gb"],
+         "the rate at one per-GPU batch, and cases have"),
+        (["systems=summit", "model=alexnet", "gpus=1", "rate=dgx1-v100:700,v100-sxm2-16gb:9"],
+         "say which rate is its own"),
         (["systems=gx8", "model=[alexnet,googlenet]", "gpus=8", "rate=219"], "the rate of one workload, and several"),
-        ([*RESNET50, f"rate={QUICKSTART}"], "has no run of resnet50, 224 pixels, fp32 on one GPU"),
-        (["systems=gx8", *ON_CPUS[1:], f"rate={QUICKSTART}"], "measured on CPU, and the systems have p100-pcie-16gb"),
+        (["systems=cpu-host", *RESNET50[1:], f"rate={QUICKSTART}"],
+         "has no run of resnet50, 224 pixels, fp32 on one GPU"),
+        (["systems=gx8", *ON_CPUS[1:], f"rate={QUICKSTART}"],
+         "measured on CPU, and the systems have p100-pcie-16gb; ranks"),
         ([str(QUICKSTART), "systems=cpu-host", "rate=219"], "has the times of a step already; give a trace or a rate"),
     ],
 )  # fmt: skip

@@ -124,6 +124,15 @@ def test_no_architecture_is_taken_whose_pcie_is_older_than_the_one_that_is_seen(
     assert {(gpu.arch, gpu.nvlinks[0].count) for gpu in gpus} == {(arch, links)}
 
 
+def test_a_tree_may_be_indented_less_than_it_was():
+    lines = {"              + NET": "     + NET", "              + NVL": "     + NVL", "             + PCI": "  + PCI"}
+    text = H200
+    for before, after in lines.items():
+        text = text.replace(before, after)
+    assert text.count("  + PCI") == 2
+    assert nccl_system.parse(FILE, text).tree == nccl_system.parse(FILE, H200).tree
+
+
 def test_a_tree_without_its_last_line_may_be_cut_off():
     said = "whether the machine has more: no line ends the tree (=====), so that the log may be cut off"
     assert said not in tree(pair("24.0", "80.0")).notes

@@ -74,6 +74,14 @@ def test_a_heading_without_its_mark_and_a_half_that_is_missing(read):
     assert (only.time_s, only.wrong) == (pytest.approx(0.004), 3)
 
 
+def test_columns_that_somebody_left_out_are_not_missed(read):
+    lines = "".join(
+        f"  {size:_}{half('allreduce', 8, size, time_s).rsplit(None, 1)[0]}\n" for size, time_s in TIMES_s.items()
+    )
+    found = read(f"       size    time   algbw   busbw\n        (B)    (us)  (GB/s)  (GB/s)\n{lines}")
+    assert (found.collective, found.gpus, times(found)) == ("allreduce", 8, TIMES_s)
+
+
 def test_a_table_that_became_a_comment_is_read(read):
     text = table("allreduce", 8, TIMES_s)
     assert times(read("".join(f"# {line}\n" for line in text.splitlines()))) == TIMES_s
@@ -258,6 +266,12 @@ def test_one_of_several_tables_is_chosen(read):
         read(text, "reduce")
 
 
+def test_a_program_that_is_named_between_two_tables_is_of_the_one_below(read):
+    text = f"{table('allgather', 8, TIMES_s)}The same nodes with all_reduce_perf:\n{table('allreduce', 8, TIMES_s)}"
+    with pytest.raises(FileError, match=r"several tables \(allgather on 8 ranks, allreduce on 8 ranks\); say"):
+        read(text)
+
+
 @pytest.mark.parametrize(
     "last",
     ["node1: Test NCCL failure common.cu:303 'unhandled cuda error'", " .. node1 pid 1000: Test failure common.cu:401"],
@@ -382,6 +396,12 @@ def test_tables_are_read_as_launchers_label_them(read, label):
     assert Counter(rank.host for rank in found.ranks.ranks) == {"a": 4, "b": 4}
 
 
+def test_labels_that_stand_against_the_cells_before_them_are_no_part_of_them(read):
+    text = table("allreduce", 8, TIMES_s).replace("      -1  ", "      -1[3]  ").replace("      0  ", "      0[3]  ")
+    assert text.count("[3]") == 2 * len(TIMES_s)
+    assert times(read(text)) == TIMES_s
+
+
 def test_a_published_table_below_srun_label(read):
     text = """\
 0: #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
@@ -425,6 +445,19 @@ def test_a_published_table_whose_values_are_wrong_in_place_alone(read):
         (" Time (%)  Total Time (ns)  Instances   Avg (ns)  Name\n", "Nsight Systems"),
         ("   Name    Self CPU %      Self CPU   CPU total %\n", "the table of a PyTorch profile"),
         ("=========== TransferBench v1.50 ===========\n", "TransferBench"),
+        ("        #bytes  #repetitions   t_min[usec]   t_max[usec]   t_avg[usec]  stddev[%]\n", "oneCCL's benchmark"),
+        ("seq: (g=0): rw=read, bs=(R) 1024KiB, ioengine=libaio, iodepth=32\n", "fio"),
+        ("---- Performance of all_reduce on 8 devices -----\n", "DeepSpeed's ds_bench"),
+        ("| payload |    busbw   |    algbw   |\n|   32KiB |   1.44GBps |   0.82GBps |\n", "all_reduce_bench.py"),
+        ("data_size(Bytes):     | aveg_time(us):     | alg_bandwidth(GB/s):\n", "hccl_test"),
+        ("     size(B)    count(elems)     type    time(us)\n", "nccom-test"),
+        ("+----+\n|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D\n", "dcgmi"),
+        ("GPU0GPU1CPU Affinity\nGPU0XNODE0-31\nGPU1NODEX0-31\n", "nvidia-smi topo -m, without the blanks"),
+        ("Iter #0: 108.3 img/sec per GPU\nTotal img/sec on 4 GPU(s): 432.8 +-4.9\n", "a program that trains"),
+        ("10\timages/sec: 204.8 +/- 0.1 (jitter = 0.6)\t9.2\n", "a program that trains"),
+        ("Epoch: [0][ 10/313]\tTime  0.402 ( 1.232)\tData  0.000\n" * 3, "a program that trains"),
+        (" iteration 100/ 500 | elapsed time per iteration (ms): 2345.6 |\n", "a program that trains"),
+        ("[2023-07-19 00:33:08] [timer.py:215:stop] RunningAvgSamplesPerSec=25.34\n", "a program that trains"),
     ],
 )  # fmt: skip
 def test_other_programs_are_refused_by_their_name(read, text, program):

@@ -42,6 +42,8 @@ FORMS = {
     "glued header": DGX1_V100.replace("\tGPU", "GPU", 8).replace("GPU7\tmlx5_0", "GPU7mlx5_0", 1),
     "the last card and the field behind it glued": DGX1_V100.replace("mlx5_3\tCPU", "mlx5_3CPU", 1),
     "title": f"GPU Topology:\n{DGX1_V100}",
+    "below the report of an environment": f"GPU 0: H100\nGPU 0 Compute Capability: 9.0\nNVIDIA Topology:\n{DGX1_V100}",
+    "behind its command": f"nvidia-smi topo -m            {DGX1_V100.lstrip()}",
     "wrapped header": DGX1_V100.replace("\tmlx5_1", "\n\tmlx5_1", 1).replace("CPU Affinity", "CPU\nAffinity", 1),
     "wrapped rows": DGX1_V100.replace(" SYS \t SYS \t SYS \t PIX", " SYS \t SYS \t SYS \n\t PIX"),
     "labels with names": DGX1_V100.replace("\nGPU3\t", "\nGPU3 (Tesla V100-SXM2)\t"),
@@ -120,6 +122,20 @@ def test_peers_are_read_with_what_they_were_asked_for():
     assert matrix.peers == {("GPU0", "GPU1"): True, ("GPU1", "GPU0"): False}
     unknown = smi_topo.parse(FILE, text.replace("TNS", "U").replace(" n\n", "\n", 1)).peers[0]
     assert (unknown.capability, unknown.peers) == ("", {("GPU0", "GPU1"): True})
+
+
+@pytest.mark.parametrize(
+    "above", ["(base) me@box:~/a b# nvidia-smi topo -p2p p", "$ nvidia-smi topo -m\nother capabilities (topo -p2p p)"]
+)
+def test_what_peers_were_asked_for_stands_behind_any_prompt_or_in_a_title(above):
+    (matrix,) = smi_topo.parse(FILE, f"{above}\n \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n").peers
+    assert matrix.capability == "p"
+
+
+def test_a_numa_node_is_not_taken_for_a_cpu_where_the_cpus_are_blank():
+    head = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    found = topo(f"{head}GPU0\t X \tNODE\t0-35\t1\t\tN/A\nGPU1\tNODE\t X \t\t1\t\tN/A\n")
+    assert found.affinity == {"GPU0": "NUMA 1", "GPU1": "NUMA 1"}
 
 
 def test_a_matrix_of_pci_alone_says_that_it_leaves_nvlink_out():

@@ -106,6 +106,12 @@ def test_what_another_verb_reads_is_named_with_it(tmp_path, capsys, verb, conten
     assert said in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_verb_is_not_told_to_read_what_it_has_just_refused(tmp_path, capsys):
+    (tmp_path / "topo.txt").write_text("GPU0  CPU Affinity  NUMA Affinity\nGPU0  0-31  0\n")
+    assert cli.main(["topology", "--import", str(tmp_path / "topo.txt")]) == 2
+    assert ": expected the text of nvidia-smi topo -m" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_packed_file_is_named_where_none_is_unpacked(tmp_path, capsys):
     (tmp_path / "topo.xml.gz").write_bytes(gzip.compress(b"<system/>"))
     assert cli.main(["topology", "--import", str(tmp_path / "topo.xml.gz")]) == 2

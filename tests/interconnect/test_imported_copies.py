@@ -429,6 +429,12 @@ def test_osu_gathering_is_of_what_each_rank_sends(imported):
         imported(OSU_ALLGATHER)
 
 
+def test_the_command_of_osu_says_how_many_ranks_there_were(imported):
+    told = b"$ mpiexec -n 6 -ppn 6 ./osu_allgather -d ze D D\n"
+    assert imported(told + OSU_ALLGATHER) == imported(OSU_ALLGATHER, gpus=6)
+    assert imported(told + OSU_ALLGATHER, gpus=4).world_size == 4
+
+
 def test_osu_validation_that_failed_is_said(imported):
     record = imported(
         b"# OSU MPI Latency Test v7.5\n# Size  Latency (us)  Validation\n1  1.90  Pass\n512  2.31  Fail\n"

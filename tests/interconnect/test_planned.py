@@ -48,6 +48,13 @@ def test_gpus_are_shared_out_over_switches_and_these_over_cpus(made):
     assert paths.connectivity(flat)[0] == ["X", *["PHB"] * 3, *["SYS"] * 4]
 
 
+def test_geforces_on_paper_are_no_peers_like_whatever_they_are(made):
+    assert paths.are_peers(made("pcie-gen5", gpus=4)[0], 0, 1)
+    machine, survey = made("pcie-gen5", gpus=4, gpu="rtx-4090")
+    assert not paths.are_peers(machine, 0, 1)
+    assert "the CPU: as pcie-gen5 (assumed); cpu=NAME names another" in survey.unknown
+
+
 def test_a_fabric_of_switches_grows_and_another_gpu_brings_its_own_links(made):
     machine, _ = made("dgx-h100", gpus=16)
     assert set(paths.connectivity(machine)[0]) == {"X", "NV18"}

@@ -1,7 +1,7 @@
 """Systems from what other programs say of machines: wiring, parts, and what is not known."""
 
 import html
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -218,6 +218,32 @@ def test_several_files_of_one_machine_are_joined(made):
         made(named)
 
 
+@pytest.mark.parametrize(
+    ("asked", "cells", "peers"),
+    [
+        ("p", "OK NS", {(0, 1): True, (1, 2): False}),  # over PCIe; the pair 0, 2 has an NVLink
+        ("n", "OK NS", {(0, 1): True}),
+        ("a", "OK NS", {}),
+        ("r", "OK NS", {(0, 1): True, (1, 2): False, (0, 2): False}),
+    ],
+)
+def test_what_was_asked_for_tells_which_pairs_are_peers(asked, cells, peers):
+    first, other = cells.split()
+    text = (
+        topo("X PHB NV2\nPHB X PHB\nNV2 PHB X", ["0-9"] * 3) + f"\n$ nvidia-smi topo -p2p {asked}\n\tGPU0\tGPU1\tGPU2\n"
+    )
+    text += f"GPU0\tX\t{first}\t{other}\nGPU1\t{first}\tX\t{other}\nGPU2\t{other}\t{other}\tX\n"
+    found = survey_of(FILE, text).peers
+    assert {pair: may for pair, may in found.items() if pair[0] < pair[1]} == peers
+
+
+def test_nvlinks_that_a_file_leads_back_to_their_own_gpu_are_said():
+    one = '<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0" class="0x030200"><gpu dev="0">'
+    one += '<nvlink target="0001:00:00.0" count="12" tclass="0x030200"/></gpu></pci></cpu></system>'
+    unknown = survey_of(FILE, one).unknown
+    assert "where NVLinks of gpu0 lead: the source says to gpu0 itself" in unknown
+
+
 def test_the_xml_of_hwloc_becomes_a_system(made):
     machine, written = made(HWLOC)
     assert paths.connectivity(machine) == [["X", "PIX"], ["PIX", "X"]]
@@ -260,11 +286,29 @@ def test_peers_are_those_that_nvidia_smi_names(made, reach):
         "all": set(combinations(range(4), 2)),
     }
     text = peer_text(lambda a, b: "OK" if (min(a, b), max(a, b)) in pairs[reach] else "TNS")
-    for cpu in (None, "xeon-e5-2698v4", "xeon-e5-2690v3"):  # neither said, refused, nor allowed by the CPU's part
-        machine, _ = made(FOUR, text, gpu="gtx1080ti", cpu=cpu)
+    # The CPU: neither said, refused, nor allowed by its part. The GPU: of drivers that allow it, and not.
+    for cpu, gpu in product((None, "xeon-e5-2698v4", "xeon-e5-2690v3"), ("gtx1080ti", "rtx-4090")):
+        machine, _ = made(FOUR, text, gpu=gpu, cpu=cpu)
         rows = paths.peers(machine)
         assert {pair for pair in combinations(range(4), 2) if rows[pair[0]][pair[1]]} == pairs[reach]
         assert paths.connectivity(machine)[0] == ["X", "PIX", "PHB", "SYS"]  # wires are not who may use them
+
+
+@pytest.mark.parametrize(
+    ("matrix", "names", "joined"),
+    [
+        ("X PIX\nPIX X", "NVIDIA GeForce RTX 4090", False), ("X PIX\nPIX X", "NVIDIA GeForce RTX 3080", False),
+        ("X NV4\nNV4 X", "NVIDIA GeForce RTX 3090", True), ("X PIX\nPIX X", "NVIDIA L40S", True),
+    ],
+)  # fmt: skip
+def test_geforces_are_no_peers_over_pcie_unless_it_is_said(made, matrix, names, joined):
+    named = "\n".join(f"GPU {gpu}: {names} (UUID: GPU-{gpu}{'0' * 31})" for gpu in range(2))
+    said = "\tGPU0\tGPU1\nGPU0\tX\tOK\nGPU1\tOK\tX"
+    machine, written = made(topo(matrix, ["0-9"] * 2), named)
+    assert paths.are_peers(machine, 0, 1) is joined
+    assert paths.are_peers(made(topo(matrix, ["0-9"] * 2), named, said)[0], 0, 1)
+    refused = [line for line in written.unknown if line.endswith("none, as drivers of GeForces refuse it")]
+    assert len(refused) == (0 if "L40S" in names else 1)
 
 
 # ---- parts and what is assumed

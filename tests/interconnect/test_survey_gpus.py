@@ -521,3 +521,22 @@ def test_what_nvidia_smi_says_of_links_behind_a_name_is_no_part_of_it(made):
     assert [said for said in written.findings if "no NVLink is active" in said] == [
         f"GPU{gpu}: no NVLink is active, by nvidia-smi nvlink -s" for gpu in range(2)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "figures", "said"),
+    [
+        ("Tesla V100-SXM2...", "v100-sxm2-16gb", "cut off, as of v100-sxm2-16gb and v100-sxm2-32gb"),
+        ("NVIDIA GeForce RTX 4090...", "rtx-4090", ""),
+    ],
+)
+def test_a_name_that_nvidia_smi_cut_off_is_of_a_gpu_that_begins_so(made, name, figures, said):
+    smi = "".join(f"|   {gpu}  {name}  On   | 00000000:0{gpu + 1}:00.0 Off |  0 |\n" for gpu in range(2))
+    machine, written = made(smi + topo("X NODE\nNODE X", ["0-9"] * 2))
+    assert {gpu.part_name for gpu in machine.gpus} == ({"tesla-v100-sxm2"} if said else {figures})
+    assert not said or machine.gpu_part(0).memory_bytes.value == 16e9
+    assert any(said in unknown for unknown in written.unknown)
+    whole = "".join(f"GPU {gpu}: Tesla V100-SXM2-32GB (UUID: GPU-{gpu})\n" for gpu in range(2))
+    assert {gpu.part_name for gpu in made(smi + topo("X NODE\nNODE X", ["0-9"] * 2), whole)[0].gpus} == {
+        "v100-sxm2-32gb"
+    }

@@ -38,6 +38,14 @@ def described_with(text: str) -> System:
     return replace(dgx1, name="again", about=text, links=links, components=tuple(gpus), cluster=cluster)
 
 
+@pytest.mark.parametrize("peer", [False, True])
+def test_who_are_peers_over_pcie_comes_back(peer, tmp_path):
+    sli = system.described("sli-rtx2080")  # whose driver has no peers over PCIe unless it is said
+    links = tuple(replace(link, wire=replace(link.wire, peer=peer)) for link in sli.links)
+    (tmp_path / "again.yaml").write_text(system_text(replace(sli, links=links)), encoding="utf-8")
+    assert system.described(str(tmp_path / "again.yaml")).links == links
+
+
 @pytest.mark.parametrize(
     "text", ["", " ", "null", "true", "~", "1e3", "a  b", "a\nb\n", "# a", "a: b", "\x7f\u2028", "\U0001f4a9"]
 )

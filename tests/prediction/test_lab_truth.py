@@ -23,12 +23,12 @@ WAITED = {"6.0": (0.62683, 2.606, 113.21e-6), roofline.ALL: (0.73393, 2.1306, 71
 SYSTEMS = {"dgx1-p100": "P100 DGX-1", "gx8": "GX8"}
 
 
-def judged(study, scale=100, by=lambda request: request.lab.system, systems=tuple(SYSTEMS)):
+def judged(study, scale=100, by=lambda request: request.lab.system, systems=tuple(SYSTEMS), transport="auto"):
     """(system, relative error, whether the interval holds the measurement) of each point."""
-    made = resnetx.predict(study=f"lab-{study}", lab={"system": list(systems), "scale": scale})
+    made = resnetx.predict(study=f"lab-{study}", lab={"system": list(systems), "scale": scale, "transport": transport})
     points = {what(point.request): point for point in made.points}
     found = []
-    for path in (LAB / study / "study").glob("*/record.json"):
+    for path in (LAB / study / ("study" if transport == "auto" else f"study-{transport}")).glob("*/record.json"):
         run = read(path, RunRecord)
         point = points[what(run.request)]
         measured_s = 1 / run.iterations_per_s
@@ -39,11 +39,16 @@ def judged(study, scale=100, by=lambda request: request.lab.system, systems=tupl
 
 
 def what(asked):
-    return asked.lab, asked.model, asked.batch_size, asked.strategy, asked.gpus, asked.accumulate, asked.checkpointing
+    shares = (asked.gpus, asked.split, asked.replay_jitter, asked.accumulate, asked.checkpointing)
+    return asked.lab, asked.model, asked.batch_size, asked.strategy, *shares
 
 
 # Of results/lab/sharded, accumulate and gptx, which were measured later.
 WAITED_LATER = {roofline.ALL: (0.66195, 2.4411, 20e-6)}
+
+
+# Of results/lab/unseen: an H100, a V100 and a GeForce GTX 1080 Ti.
+WAITED_UNSEEN = {roofline.ALL: (0.66075, 2.419, 20e-6), "7.0": (0.74823, 2.7714, 27.758e-6)}
 
 
 @contextmanager
@@ -57,7 +62,7 @@ def waited(parameters):
         for name, (share, square, pass_s) in parameters.items()
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roofline, "fits", lambda: {**known, **then})
+        patch.setattr(roofline, "fits", lambda: then)
         patch.setattr(roofline, "transformer_fits", lambda: {})  # nothing was fitted to them
         yield
 
@@ -88,6 +93,15 @@ def test_width_moves_communication_at_equal_work_for_each_byte_as_is_predicted()
     errors = [error for _, error, _ in rows]
     assert (len(errors), statistics.fmean(errors)) == (24, pytest.approx(0.027, abs=0.001))
     assert statistics.median(errors) < 0.015 and sum(held for _, _, held in rows) == 22
+
+
+@pytest.mark.parametrize(("transport", "mean"), [("auto", 0.006), ("host", 0.013)])
+def test_other_numbers_of_ranks_networks_shares_and_jitter_take_as_long_as_is_predicted(transport, mean):
+    with waited(WAITED_UNSEEN):
+        rows = judged("unseen", systems=["dgx1-p100"], transport=transport)
+    errors = [error for _, error, _ in rows]
+    assert (len(errors), statistics.fmean(errors)) == (12, pytest.approx(mean, abs=0.001))
+    assert max(errors) < 0.025 and all(held for _, _, held in rows)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +139,9 @@ def test_rows_of_later_studies_are_errors_of_the_same_kind(sharded):
     by_start = {domain.what.partition(" ")[0]: domain for domain in domains(in_lab=True)}
     with waited(WAITED_LATER):
         later = {"GPT/x": judged("gptx", 250, systems=["pcie-gen5"]), "batches": judged("accumulate", 400)}
+    with waited(WAITED_UNSEEN):
+        later |= {"3,": judged("unseen", systems=["dgx1-p100"])}
+        later |= {"the": judged("unseen", systems=["dgx1-p100"], transport="host")}
     kinds = {"FSDP": "fsdp", "ZeRO-1": "zero1"}
     later |= {name: [row for row in sharded if row[0] == kind] for name, kind in kinds.items()}
     for name, rows in later.items():

@@ -1,4 +1,4 @@
-"""An imported trace on another GPU: by the kinds of its kernels, between two ends, or refused; how far that was off."""
+"""On another GPU: an imported trace by the kinds of its kernels, or a rate; how far that was off."""
 
 import math
 from itertools import permutations
@@ -7,12 +7,15 @@ import msgspec
 import pytest
 import yaml
 
+from resnetx.choices import Torchvision
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load, parts_table
+from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs, rescalings
 from resnetx.literature.training_rates import rates
-from resnetx.prediction import traced_step
+from resnetx.prediction import compute, roofline, traced_step
 from resnetx.prediction.traced_step import OLDEST, of_trace, step_of
 from resnetx.settings.files import PUBLISHED
+from resnetx.workloads import tables
 from tests.prediction.made_traces import batch, layer, trace
 
 GPUS = parts_table("gpus")
@@ -123,10 +126,9 @@ def test_rates_of_other_publishers_are_mostly_between_the_ends():
         )
         for rate in rates()
     ]
-    names = {"a40": "a40-48gb", "h200-sxm-141gb": "h200-sxm5-141gb"}
     file = yaml.safe_load((PUBLISHED / "steps.yaml").read_text())
     for series in file["series"]:
-        part = GPUS[names.get(series["gpu"], series["gpu"])]
+        part = GPUS[series["gpu"]]
         kind = (file["sources"][series["source"]]["whose"], series["network"], series["precision"], series["input"])
         if series["precision"] is not None:
             steps += [((*kind, size), part, size / rate) for size, rate in series["samples_per_s"].items()]
@@ -141,3 +143,41 @@ def test_rates_of_other_publishers_are_mostly_between_the_ends():
             ratio = made.step.compute_s / 7
             within.append(made.least <= there_s / here_s / ratio <= made.most)
     assert len(within) > 60 and sum(within) / len(within) > 0.9  # 64 of 68
+
+
+# ---- by a rate
+
+
+@pytest.mark.slow
+def test_rates_of_other_gpus_are_predicted_better_than_in_proportion_to_anything():
+    """And within what is said of them, whichever publisher and GPU is left out; the file has what is counted today."""
+    found = rescaled_pairs()
+    assert {error.kind: error for error in rescalings(found)} == roofline.rescalings()
+    mean = sum(abs(pair.log_error) for pair in found) / len(found)
+    for name in (BY_PEAK, "to memories", "to both"):
+        assert mean < 0.7 * sum(abs(pair.rivals[name]) for pair in found) / len(found), name
+    within = [
+        1 - pair.step(left_out(pair, found)).faster
+        < pair.batch / pair.measured / pair.rescaled.time_s
+        < 1 + pair.step(left_out(pair, found)).slower
+        for pair in found
+    ]
+    assert sum(within) / len(within) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"), [(("a100-sxm4-80gb", "a100-pcie-40gb"), 1.0), (("a100-sxm4-80gb", "v100-sxm2-16gb"), 0.5)]
+)
+def test_what_a_step_differs_by_from_the_roofline_carries_over_whole_within_a_generation_and_by_half_beyond(
+    names, kept
+):
+    table, (known, wanted) = (
+        tables.kept(Torchvision(name="resnet50", classes=1000), 224),
+        [GPUS[name] for name in names],
+    )
+    alone_s = compute.by_roofline(roofline.fitted(), tuple(table), 224, 64, "fp16", wanted).step.compute_s
+    plain_s, longer_s = (
+        roofline.rescaled_s(device_s, alone_s, table, 224, 64, (known, "fp16"), (wanted, "fp16"))
+        for device_s in (0.1, 0.15)
+    )
+    assert longer_s / plain_s == pytest.approx(1.5**kept)

@@ -16,6 +16,8 @@ from resnetx.errors import ConfigError
 from resnetx.formats import kineto
 from resnetx.formats.kineto_iterations import PRODUCT, precision_of
 from resnetx.record.traces import TracedLayer
+from resnetx.traces.trace_files import device_of
+from resnetx.units import CPU
 
 STEPS = 3
 PROFILE = Path("profile.json")
@@ -421,6 +423,9 @@ def grouped(world_size: int | None, *names: str) -> bytes:
     return json.dumps({"traceEvents": events, **group}).encode()
 
 
+BY_HAND = "tensor parallelism, or gradients averaged by hand (all-reduces, not DDP's)"
+
+
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
@@ -430,8 +435,8 @@ def grouped(world_size: int | None, *names: str) -> bytes:
         (["ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"], "pipeline parallelism (sends and receives)"),
         (["c10d::_reduce_scatter_base_"], "sharded parameters (all-gathers and reduce-scatters)"),
         (["DistributedDataParallel.forward", "c10d::alltoall_base_"], "expert parallelism (all-to-all)"),
-        (["_c10d_functional::all_reduce", "c10d::allreduce_"], "tensor parallelism (all-reduces within the model)"),
-        (["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"], "tensor parallelism (all-reduces within the model)"),
+        (["_c10d_functional::all_reduce", "c10d::allreduce_"], BY_HAND),
+        (["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"], BY_HAND),
     ],
 )
 @pytest.mark.parametrize("world_size", [None, 2])
@@ -483,3 +488,35 @@ def test_a_group_whose_messages_are_not_seen_is_one_of_several_processes() -> No
 def test_what_is_no_profile_is_refused_in_a_sentence(data: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"^profile\.json: .*({message})"):
         kineto.parse(data, PROFILE)
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "sentence"),
+    [
+        ("cuda_runtime", "cudaLaunchKernel", "launched kernels on a GPU, and it has none of them"),
+        ("mtia_runtime", "execute", "was taken on MTIA"),
+        ("cuda_runtime", "cudaDeviceSynchronize", ""),  # as profiling ends, also where all ran on a CPU
+    ],
+)
+def test_steps_of_an_accelerator_without_its_kernels_are_not_of_a_cpu(category: str, name: str, sentence: str) -> None:
+    data = json.loads(grouped(1, "aten::linear"))
+    data["traceEvents"].append({"ph": "X", "cat": category, "name": name, "ts": 1, "dur": 2})
+    profile = kineto.parse(json.dumps(data).encode(), PROFILE)
+    if sentence:
+        with pytest.raises(ConfigError, match=sentence):
+            device_of(profile, CPU, {}, PROFILE)
+    else:
+        assert device_of(profile, CPU, {}, PROFILE) == CPU
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("AMD Radeon Graphics", "it says no model: state the GPU with device="),
+        ("Radeon 7900", "so nothing is predicted"),
+    ],
+)
+def test_a_gpu_whose_name_says_no_model_can_be_stated(name: str, sentence: str) -> None:
+    profile = kineto.Profile(kineto.parse(grouped(1, "aten::linear"), PROFILE).times, None, 0, True, gpu=name)
+    with pytest.raises(ConfigError, match=sentence):
+        device_of(profile, None, {"mi250x-gcd": ["AMD Instinct MI250X"]}, PROFILE)

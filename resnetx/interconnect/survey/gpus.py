@@ -155,9 +155,13 @@ def _gpu(survey: Survey, gpu: SeenNode, chosen: Chosen) -> str:
     known = pci_table().devices.get(gpu.device) or _by_name(wanted)
     if known and known.part and known.also:
         said = f"the PCI id {gpu.device} is also that of {known.also}"
-        chosen.unknown.append(f"which of {known.name} the GPU is: {said}; its figures are assumed, as {known.part}")
-        entry = assumed("gpus", known.part, f"{known.name}, with the figures of {known.part}", said)
-        return chosen.add("gpus", slug(known.name), entry, known.part)
+        return _one_of_several(known.name, known.part, said, chosen)
+    if not known and (begun := _begun(gpu.product)):
+        return (
+            begun[0]
+            if len(begun) == 1
+            else _one_of_several(gpu.product, begun[0], f"the name is cut off, as of {' and '.join(begun)}", chosen)
+        )
     if known and known.part:
         return known.part
     vendor = gpu.device.partition(":")[0]
@@ -173,6 +177,20 @@ def _gpu(survey: Survey, gpu: SeenNode, chosen: Chosen) -> str:
     chosen.unknown.append(f"the GPU: {said}; its figures are assumed, as {base} ({why}); gpu=NAME names it")
     about = f"a GPU that no source names, with the figures of {base}"
     return chosen.add("gpus", NOT_NAMED, assumed("gpus", base, about, f"{said}; {why}"), base)
+
+
+def _one_of_several(name: str, part: str, said: str, chosen: Chosen) -> str:
+    """A part of its own with the figures of one of those that a GPU may be; `said`: why it may be others."""
+    chosen.unknown.append(f"which of {name} the GPU is: {said}; its figures are assumed, as {part}")
+    entry = assumed("gpus", part, f"{name}, with the figures of {part}", said)
+    return chosen.add("gpus", slug(name), entry, part)
+
+
+def _begun(product: str) -> list[str]:
+    """The described GPUs whose names begin as one that nvidia-smi has cut off (...)."""
+    if not product.endswith("..."):
+        return []
+    return list(dict.fromkeys(part for name, part in _described() if name.startswith(_plain(product))))
 
 
 def _plain(product: str) -> str:
@@ -224,6 +242,7 @@ def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
     bus = architecture.bus if architecture else ""
     entry: Entry = {"about": f"{shown}, not described"} | ({"bus": bus} if bus else {})
     entry |= {"peer_link": peer_link, "peer_links": links} if peer_link else {}
+    entry |= {"bus_peer": False} if "GeForce RTX" in name else {}
     entry["compute_capability"] = _NO_NVIDIA if amd else _capability(arch, base)
     advice = "not described; state it under parts of the system's file, or import with gpu=FILE.yaml"
     entry |= {key: [None, "assumed", f"{what} of {shown}: {advice}"] for key, what in _FIGURES.items()}

@@ -149,7 +149,7 @@ def _named(node: SeenNode, other: Survey) -> SeenNode:
         node,
         label=node.label or same.label,
         bus=node.bus or same.bus,
-        product=node.product or same.product,
+        product=same.product if node.product.endswith("...") and same.product else node.product or same.product,
         generation=node.generation or same.generation,
         lanes=node.lanes or same.lanes,
         device=node.device or same.device,
@@ -438,7 +438,7 @@ def planned(like: System, plan: PaperMachine) -> Survey:
         host_links=_host_links(base, plan, gpus),
         unknown=(*_guesses(base, plan, gpus, switches, sockets), *guesses),
     )
-    return replace(survey, peers={} if plan.cpu else _peers(like, survey))
+    return replace(survey, peers=_peers(like, survey) if _peers_as(base, plan) else {})
 
 
 # ---- what it is like
@@ -576,6 +576,12 @@ def _host_links(base: _Like, plan: PaperMachine, gpus: int) -> dict[int, int]:
     return dict.fromkeys(range(gpus), base.bus.lanes) if base.bus.part_name == own and not plan.gpu else {}
 
 
+def _peers_as(base: _Like, plan: PaperMachine) -> bool:
+    """Whether the other machine tells who are peers: not of other CPUs, nor of GPUs whose driver refuses it."""
+    gpu = entries("gpus").get(plan.gpu or base.system.gpus[0].part_name, {})
+    return plan.cpu is None and gpu.get("bus_peer", True)
+
+
 def _peers(like: System, survey: Survey) -> dict[Pair, bool]:
     """Who are peers, by where they meet: as where GPUs of the other machine meet alike."""
     alike: dict[str, bool] = {}
@@ -599,7 +605,8 @@ def _guesses(base: _Like, plan: PaperMachine, gpus: int, switches: int, sockets:
     if plan.gpu is None:
         yield f"the GPU: as {name} (assumed); gpu=NAME names another"
     if plan.cpu is None:
-        yield f"the CPU, and who are peers through it: as {name} (assumed); cpu=NAME names another"
+        peers = ", and who are peers through it" * _peers_as(base, plan)
+        yield f"the CPU{peers}: as {name} (assumed); cpu=NAME names another"
     if plan.sockets is None:
         yield f"the number of CPUs: {sockets}, as {name} has with GPUs (assumed); sockets=N sets it"
     if plan.switches is None:

@@ -111,14 +111,21 @@ def _names_only(said: NvidiaSmi) -> Survey:
 
 
 def _peers(said: NvidiaSmi) -> dict[Pair, bool]:
-    """Pairs that may read and write each other's memory; a matrix that names no capability is taken for it."""
+    """Pairs that may read and write each other's memory; a matrix that names no capability is taken for it.
+
+    p and n say which pairs may be peers over PCIe, and over NVLink: read where nothing says more of a pair.
+    """
     found: dict[Pair, bool] = {}
-    for matrix in said.peers:
-        if matrix.capability in ("", "r", "w", "rw"):
-            number = {gpu: index for index, gpu in enumerate(matrix.gpus)}
-            for (a, b), may in matrix.peers.items():
-                pair = number[a], number[b]
+    for matrix in sorted(said.peers, key=lambda matrix: matrix.capability in ("p", "n")):
+        number = {gpu: index for index, gpu in enumerate(matrix.gpus)}
+        for (a, b), may in matrix.peers.items():
+            pair = number[a], number[b]
+            if matrix.capability in ("", "r", "w", "rw"):
                 found[pair] = found.get(pair, True) and may
+            elif may and matrix.capability in ("p", "n"):
+                found[pair] = found.get(pair, True)
+            elif matrix.capability == "p" and said.topo and said.topo.words.get((a, b), "NV")[:2] != "NV":
+                found.setdefault(pair, False)
     return found
 
 
@@ -290,6 +297,8 @@ MOST_OF_OTHERS = 8  # findings of the other hosts of a log
 
 WHAT = "the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, NCCL's XML or debug log, or the XML of lstopo"
 
+OWN = "which `topology --import` reads"  # of a text that is of such a program, and has none of its rows
+
 
 def read_survey(path: Path, gpus: int | None = None, nvlinks: int = 0) -> Survey:
     """What one file says. `gpus`: see `of_tree`; `nvlinks`: of each GPU, 0 where that is not known."""
@@ -336,7 +345,7 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
     if smi_topo.recognised(text):
         return of_nvidia_smi(smi_topo.parse(file, text), nvlinks)
     other = logs.refused(as_it_is)
-    raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
+    raise file.error(f"{other}; expected {WHAT}" if other and OWN not in other else f"expected {WHAT}")
 
 
 def _of_other_hosts(log: nccl_system.NcclLog) -> Iterator[str]:
@@ -535,7 +544,9 @@ def _nvlinks(
                 switched[index] += end.count
             elif end.to_cpu:
                 host[index] += end.count
-            elif end.target in number and number[end.target] != index:
+            elif number.get(end.target) == index:
+                lost.append(f"where NVLinks of gpu{index} lead: the source says to gpu{index} itself")
+            elif end.target in number:
                 ends[index, number[end.target]] += end.count
             else:
                 lost.append(f"where NVLinks of gpu{index} lead: the source has no {end.target}")

@@ -28,7 +28,7 @@ from resnetx.interconnect.survey.survey import (
     switch_part,
 )
 from resnetx.interconnect.systems.graph import COMPONENTS, TABLES, UNITS, Link, SourcedValue, System, WireSpec
-from resnetx.interconnect.systems.system import parts_table
+from resnetx.interconnect.systems.system import parts_table, usual_peer
 from resnetx.loading import is_bare_text
 
 # ---- text -----------------------------------------------------------------------------------------------------------
@@ -61,16 +61,17 @@ def system_text(system: System, comments: Sequence[str] = ()) -> str:
         *(
             f"  - {flow(entry)}"
             for link in system.links
-            for entry in _link_entries(link, wires[link.part_name], wiring)
+            for entry in _link_entries(system, link, wires[link.part_name], wiring)
         ),
         *_own_parts(system, wires),
     ]
     return "\n".join([*lines, ""])
 
 
-def _link_entries(link: Link, wire: WireSpec, wiring: str) -> Iterator[dict[str, Any]]:
+def _link_entries(system: System, link: Link, wire: WireSpec, wiring: str) -> Iterator[dict[str, Any]]:
     """One entry both ways, or one for each direction where they differ."""
-    changed: dict[str, Any] = {} if link.wire.peer == wire.peer else {"peer": link.wire.peer}
+    usual = usual_peer(wire, system.component(link.a), system.component(link.b))
+    changed: dict[str, Any] = {} if link.wire.peer == usual else {"peer": link.wire.peer}
     if link.wire.copy_Bps != wire.copy_Bps:
         figure = link.wire.copy_Bps
         changed["copy_GBps"] = [_divided(figure.value, 1e9) or figure.value / 1e9, figure.provenance, figure.source]
@@ -368,9 +369,9 @@ class _Plan:
             yield self._upward(node)
         yield from self._between_cpus()
         if not self.survey.peers and len(self.gpus) > 1 and self.gpus[0] != CPU_RANK:
-            self.unknown.append(
-                "who are peers over PCIe: not said (nvidia-smi topo -p2p r says it); as the CPU's part has"
-            )
+            refused = any(map(self._refuse, range(len(self.gpus))))
+            taken = "none, as drivers of GeForces refuse it" if refused else "as the CPU's part has"
+            self.unknown.append(f"who are peers over PCIe: not said (nvidia-smi topo -p2p r says it); {taken}")
         if len(self.survey.cpus) > 1:
             self.unknown.append("the links between CPUs: not said; as such CPUs have (assumed)")
 
@@ -414,11 +415,20 @@ class _Plan:
         if node.kind == "gpu" and not generation and not self.bus.startswith("pcie"):
             return _link(node.name, node.above, self.bus, 1, source="assumed: as the GPU has")
         unsaid = ["the generation"] * (not generation) + ["16 lanes"] * (node.lanes is None)
+        against = node.kind == "gpu" and self._refuse(number) and self._some_over_pcie()
         return _link(
             node.name, node.above, wire, node.lanes or 16,
-            peer=False if self._peers("switch") is False else None, bridge=node.bridge,
+            peer=False if self._peers("switch") is False else True if against else None, bridge=node.bridge,
             source=f"assumed: {' and '.join(unsaid)}" if unsaid else None,
         )  # fmt: skip
+
+    def _refuse(self, gpu: int) -> bool:
+        """Whether the driver of a GPU refuses peers over PCIe."""
+        return not self.like[gpu].get("bus_peer", True)
+
+    def _some_over_pcie(self) -> bool:
+        """Whether some GPUs are said to be peers that no NVLink joins."""
+        return any(may and self._met(*pair) != "nvlink" for pair, may in self.survey.peers.items())
 
     def _peers(self, through: str) -> bool | None:
         """Whether GPUs that meet in a switch, in a CPU or beyond it are peers, as half of them are; None: not said."""

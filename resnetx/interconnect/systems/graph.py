@@ -71,6 +71,7 @@ class GpuSpec(_Spec, frozen=True, kw_only=True):
     bus: str = ""  # the kind of its link to the host; "": not stated
     peer_link: str = ""  # the kind of link that it reaches other GPUs by; "": it has none, or none is stated
     peer_links: int = 0  # how many of these it has
+    bus_peer: bool = True  # may GPU-to-GPU traffic cross its link to the host? Drivers refuse it to GeForces
     compute_capability: SourcedValue
     fp32_FLOPps: SourcedValue
     tf32_FLOPps: SourcedValue | None = None

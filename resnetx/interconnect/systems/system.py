@@ -39,6 +39,7 @@ from resnetx.interconnect.systems.graph import (
     ClusterEntry,
     ComponentSpec,
     Family,
+    GpuSpec,
     NetworkSpec,
     PhotonicSpec,
     Provenance,
@@ -291,7 +292,7 @@ class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     one_way: tuple[str, str] | None = None  # instead: as `between`, but from the first to the second alone
     link: str
     lanes: int = 1
-    peer: bool | None = None  # null: as the wire says
+    peer: bool | None = None  # null: as the wire says, and the GPU of a link to the host
     copy_GBps: SourcedValue | None = None  # of one lane, where this link differs from its kind
     source: str | None = None  # null: the file's `wiring`
     bridge: str | None = None  # the host bridge of a CPU that it goes into, where a CPU has several
@@ -304,6 +305,7 @@ def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence
         raise text.fault(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
     places = {component.name: index for index, component in enumerate(components)}
     kinds = {component.name: component.kind for component in components}
+    named = {component.name: component for component in components}
     links: dict[tuple[str, str, str], Link] = {}
     stated: set[tuple[str, ...]] = set()
     for number in range(len(text.tree["links"])):
@@ -312,6 +314,9 @@ def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence
         for first, second in _pairs(text, where, entry, MAX_LINKS - len(links)):
             _check_ends(text, where, entry, first, second, kinds)
             link = _link(text, where, wires, entry, first, second, places[first] > places[second])
+            if entry.peer is None:
+                peer = usual_peer(link.wire, named[first], named[second])
+                link = msgspec.structs.replace(link, wire=msgspec.structs.replace(link.wire, peer=peer))
             pair = (link.a, link.b, link.part_name)
             key = (first, second, link.part_name, "one way") if entry.one_way else pair
             if key in stated:
@@ -323,6 +328,12 @@ def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence
     _check_fabrics(text, kinds, found)
     _check_ports(text, components, found)
     return found
+
+
+def usual_peer(wire: WireSpec, *ends: Component) -> bool:
+    """Whether GPU-to-GPU traffic may cross a link of which nothing is said: over PCIe as its GPUs' drivers let it."""
+    refused = any(isinstance(end.part, GpuSpec) and not end.part.bus_peer for end in ends)
+    return wire.peer and not (refused and wire.family == "pcie")
 
 
 def _entry(text: YamlFile, where: Where, wires: Mapping[str, WireSpec]) -> _LinkEntry:
