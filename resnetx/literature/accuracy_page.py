@@ -48,7 +48,7 @@ known while the model was written. `resnetx predict --validate --all` prints eac
 
 FITTED = f"""## What was fitted to what
 
-- Rooflines (`resnetx/prediction/roofline.py`): three figures for each generation of GPUs, to published rates of one
+- Rooflines (`resnetx/prediction/roofline.py`): five figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
 - What scaling costs beyond messages (`resnetx/prediction/scaling.py`): three figures, to the rates of several
@@ -87,8 +87,8 @@ a series whose rate on eight GPUs is 8 % below its others, for each GPU. The int
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
 a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
-other generation: there, whole generations are left out; in half precision steps may be longer by what nine of ten
-published rates of H100s are, on which it was counted. Transformers are fitted apart, on all GPUs together.
+other generation: there, whole generations are left out. A generation is here where its own fit is better on networks
+and publishers that it has not seen than that to all others. Transformers are fitted apart, on all GPUs together.
 """
 
 ANOTHER_GPU = """Rates of one GPU, each predicted from the rate that the same program had on another one (both
@@ -384,7 +384,7 @@ def _roofline(fit: roofline.Roofline) -> list[str]:
         _percent(fit.unseen_network_error),
         "one publisher" if fit.unseen_source_error is None else _percent(fit.unseen_source_error),
         _percent(fit.unseen_gpu_90 if everything else fit.error_90),
-        _percent(fit.unseen_half_90 if everything else fit.half_error_90),
+        _percent(fit.unseen_gpu_90 if everything else fit.half_error_90),
     ]
 
 
