@@ -43,7 +43,7 @@ known while the model was written. `resnetx predict --validate --all` prints eac
 
 FITTED = f"""## What was fitted to what
 
-- Rooflines (`resnetx/prediction/roofline.py`): three figures for each generation of GPUs, to published rates of one
+- Rooflines (`resnetx/prediction/roofline.py`): five figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
 - What scaling costs beyond messages (`resnetx/prediction/scaling.py`): three figures, to the rates of several
@@ -80,14 +80,14 @@ GPUs is 8 % below its others, for each GPU. The intervals are those of `predict`
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
 a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
-other generation: there, whole generations are left out; in half precision steps may be longer by what nine of ten
-published rates of H100s are, on which it was counted. Transformers are fitted apart, on all GPUs together.
+other generation: there, whole generations are left out. A generation is here where its own fit is better on networks
+and publishers that it has not seen than that to all others. Transformers are fitted apart, on all GPUs together.
 """
 
 ANOTHER_GPU = """Rates of one GPU, each predicted from the rate that the same program had on another one (both
 directions, nearest batches), the publisher left out of the rooflines. The intervals above are those of pairs of other
 publishers and without the GPU. That the ratio of both GPUs is the geometric mean of the roofline's and their memories',
-and that between generations half of it is what the roofline says with no rate, was chosen on these pairs and on 288 of
+and that between generations half of it is what the roofline says with no rate, was chosen on 58 of these and on 288 of
 Lambda's with ResNet-50 and BERT (lambdal/deeplearning-benchmark), whichever publisher or GPU was left out. Public rates
 that were read after that, in no fit then: 176 pairs of seven publishers 14.1 % off, 92 % inside (in proportion to peaks
 37.8 %, to memories 32.6 %, to both 20.4 %, by the roofline with no rate 20.7 %); 1,002 of all of Lambda's logs, most of
@@ -358,7 +358,7 @@ def _roofline(fit: roofline.Roofline) -> list[str]:
         _percent(fit.unseen_network_error),
         "one publisher" if fit.unseen_source_error is None else _percent(fit.unseen_source_error),
         _percent(fit.unseen_gpu_90 if everything else fit.error_90),
-        _percent(fit.unseen_half_90 if everything else fit.half_error_90),
+        _percent(fit.unseen_gpu_90 if everything else fit.half_error_90),
     ]
 
 

@@ -27,7 +27,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, interval_score
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
-from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs, unfitted_rates
+from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON, LaunchedStep
@@ -42,9 +42,6 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
-UNFITTED = (
-    f"{ONE_GPU}: half precision, of a generation without a roofline of its own; its interval was counted on these"
-)
 SMALLER = "one GPU, from its rate at about 8 times the batch"
 STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
@@ -64,7 +61,7 @@ NO_PEERS_SHOWN = "GPUs no peers, from the rates of one, two and four (three boxe
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
 _UNITS = {
-    "fp32": "fp32, by the fit to image networks, as all rates are of one publisher",
+    "fp32": "fp32",
     "tensor cores": "on tensor cores",
 }
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
@@ -197,7 +194,6 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += _transformers()
     rows += _one_gpu()
     rows += _one_of_a_transformer()
-    rows += _unfitted()
     rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
     rows += map(layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
@@ -417,13 +413,6 @@ def _rescaled() -> Iterator[TrainingRow]:
         yield replace(made, publisher=wanted.publisher, linear=measured * exp(pair.rivals[BY_PEAK]))
 
 
-def _unfitted() -> Iterator[TrainingRow]:
-    """Rates in half precision on GPUs of generations without a fit."""
-    for row in unfitted_rates(roofline.fits().values()):
-        made = _of_one(UNRATED, UNFITTED, row.source, row.gpu, row.what, row.batch_size, row.step, row.images_per_s)
-        yield replace(made, publisher=row.publisher)
-
-
 def _strong() -> Iterator[TrainingRow]:
     """One global batch on several GPUs."""
     for case in scaling_check.strong_cases():
@@ -455,9 +444,13 @@ def _one_gpu() -> Iterator[TrainingRow]:
     """Rates of one GPU by the roofline, its publisher left out of the fit."""
     for rate in rates():
         entry = rate.entry
-        model = roofline.fitted_without(entry.part, entry.publisher)
         table, at = tuple(entry.table(entry.image_size)), (entry.precision, entry.part, entry.clock_Hz)
-        modelled = compute.by_roofline(model, table, entry.image_size, rate.batch_size, *at)
+        model = roofline.fitted_without(entry.part, entry.publisher, table, entry.precision)
+        modelled = compute.by_roofline(
+            model, table, entry.image_size, rate.batch_size, *at, channels_last=entry.layout != "nchw"
+        )
+        if not entry.updated:
+            modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(len(table), entry.framework, entry.precision)
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
         what = f"{entry.network}, batch {rate.batch_size}, {entry.precision}"
@@ -478,7 +471,7 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
         group = f"{ONE_TRANSFORMER}: {_UNITS[roofline.computing_unit(gpu, of.precision)]}"
         tokens = rate.batch_size * of.seq
         made = _of_one(
-            UNRATED, group, of.source_text, of.system, of.what, tokens, step, tokens / rate.step_s, unit="tokens/s"
+            UNRATED, group, of.source_text, of.where, of.what, tokens, step, tokens / rate.step_s, unit="tokens/s"
         )
         yield replace(made, seen=of.seen, publisher=of.publisher)
 

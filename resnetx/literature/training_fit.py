@@ -3,16 +3,13 @@
     python -m resnetx.literature.training_fit     writes results/published/roofline.yaml and rescaled.yaml, and prints
                                                   each rate's error
 
-Three figures are fitted to all rates, and four to those of a generation (see `roofline`), by least squares of the
+Five figures are fitted to all rates, and six to those of a generation (see `roofline`), by least squares of the
 logarithm of predicted over measured step times, within bounds that physics sets. A generation has a fit of its own
-where it has enough rates of enough networks, and where that predicts networks it has not seen better than the fit to
-all other generations does. A rate is predicted whole: all layers, forward and backward, the update, and the host's part
-as `host_step` has it; no input. Of transformers the share of the peak alone is fitted, on all GPUs together, each
-publisher counting alike; what one GPU does is found from several by a simulation that follows the fit a little, so that
-a large change of it takes two runs.
-
-In half precision the software decides as much as the GPU. How much longer than predicted image networks take on GPUs of
-generations without a fit is counted on rates that no fit has seen (`unfitted_rates`).
+where it has enough rates of enough networks, and where that predicts networks and publishers it has not seen better
+than the fit to all other generations does. A rate is predicted whole: all layers, forward and backward, the update, and
+the host's part as `host_step` has it; no input. Of transformers a share of the peak and a slowness of memory are
+fitted, on all GPUs together, each publisher counting alike; what one GPU does is found from several by a simulation
+that follows the fit a little, so that a large change of it takes two runs.
 """
 
 from collections import Counter, defaultdict
@@ -26,9 +23,8 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from resnetx.interconnect.systems.graph import GpuSpec
-from resnetx.interconnect.systems.system import load, parts_table
-from resnetx.literature.training_rates import OneGpuRates, Rate, networks_of_one_gpu, rates, steps_series
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.training_rates import OneGpuRates, Rate, networks_of_one_gpu, rates
 from resnetx.literature.transformers import TransformerRate, one_gpu_rates
 from resnetx.prediction import compute, host_step
 from resnetx.prediction import roofline as of_gpus
@@ -39,6 +35,7 @@ from resnetx.prediction.roofline import (
     FILE,
     HALF,
     MEMORY_EFFICIENCY,
+    OF_TRANSFORMERS,
     RESCALED_FILE,
     TRANSFORMERS,
     UPDATE_PASSES,
@@ -54,7 +51,6 @@ from resnetx.prediction.roofline import (
     work,
 )
 from resnetx.prediction.stated_rates import RatedSide, StatedRates, rescaled_step
-from resnetx.workloads import tables
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that gets a fit of its own: enough to determine three figures.
@@ -65,11 +61,13 @@ FEWEST_NETWORKS, FEWEST_RATES = 2, 6
 _MATMUL_EFFICIENCY = (0.5, 0.02, 1.0)
 _SQUARE_SPEEDUP = (2.0, 1.0, 4.0)
 _DEPTHWISE_SLOWNESS = (3.0, 1.0, 10.0)
+_MEMORY_SLOWNESS = (1.2, 0.5, 10.0)  # caches keep some of what a table says is read again
+_NCHW_SLOWNESS = (1.5, 1.0, 6.0)
 _PASS_s = (GPU_PASS_s, 1e-6, 1e-3)
 # A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
 # the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
 _PULL = 0.1 / 0.5
-_FITTED = 4  # of the figures of a generation
+_FITTED = 6  # of the figures of a generation
 _DIGITS = 5  # significant ones that the file keeps
 
 
@@ -94,22 +92,25 @@ class RateToFit:
         return self.predicted_s(fit) / self.rate.step_s - 1
 
 
-def rows() -> list[RateToFit]:
-    """All published rates of image networks on one GPU."""
+def rows(of_transformers: bool = False) -> list[RateToFit]:
+    """All published rates of image networks on one GPU; `of_transformers`: of those that are of attention."""
     found = []
     for rate in rates():
         entry = rate.entry
         table = entry.table(entry.image_size)
+        if any(layer.kind in OF_TRANSFORMERS for layer in table) != of_transformers:
+            continue
         of_torchvision = work(table, entry.image_size)
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
         host = host_step.assumed(len(table), entry.framework, entry.precision)
-        found.append(_to_fit(rate, trained, (entry.part, entry.precision, entry.clock_Hz), host))
+        on = entry.part, entry.precision, entry.clock_Hz
+        found.append(_to_fit(rate, trained, on, host, entry.layout != "nchw"))
     return found
 
 
 def transformer_rows() -> list[RateToFit]:
     """All published rates of transformers, of one GPU as the fewest that were measured tell it."""
-    return [
+    of_language = [
         _to_fit(
             rate,
             work(rate.entry.table, 1),
@@ -118,21 +119,24 @@ def transformer_rows() -> list[RateToFit]:
         )
         for rate in one_gpu_rates()
     ]
+    return of_language + rows(of_transformers=True)
 
 
-def _to_fit(rate: Rate | TransformerRate, trained: LayerWork, on: Clocked, host: HostStep) -> RateToFit:
-    passes = least_times(trained, rate.batch_size, on)
+def _to_fit(
+    rate: Rate | TransformerRate, trained: LayerWork, on: Clocked, host: HostStep, channels_last: bool = True
+) -> RateToFit:
+    passes = least_times(trained, rate.batch_size, on, channels_last)
     update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum() * rate.entry.updated
     update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * rate.entry.part.memory_Bps.value)]), np.zeros(1, bool)
-    return RateToFit(rate, _joined([passes, (np.zeros(1), update_s, no, no, no)]), host)
+    return RateToFit(rate, _joined([passes, (np.zeros(1), update_s, no, no, no, no)]), host)
 
 
 def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
     """All passes in one dimension."""
-    computing_s, moving_s, winograd, depthwise, attention = (
+    computing_s, moving_s, winograd, depthwise, attention, relaid = (
         np.concatenate([array.ravel() for array in arrays]) for arrays in zip(*several, strict=True)
     )
-    return computing_s, moving_s, winograd, depthwise, attention
+    return computing_s, moving_s, winograd, depthwise, attention, relaid
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
@@ -142,7 +146,8 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
     """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, *([_PASS_s] if prior else [])]
+    figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, _MEMORY_SLOWNESS, _NCHW_SLOWNESS]
+    figures += [_PASS_s] if prior else []
     first, least, most = np.log(np.array(figures)).T
 
     if not chosen and prior is not None:
@@ -166,20 +171,23 @@ def _logarithms(parameters: Parameters) -> Floats:
     return logarithms
 
 
-def fit_share(chosen: Sequence[RateToFit], others: Parameters) -> Parameters:
-    """The share of the peak with the least squared logarithm, each publisher counting alike; the rest is given."""
+def fit_transformers(chosen: Sequence[RateToFit], others: Parameters) -> Parameters:
+    """Share of the peak and slowness of memory with the least squared logarithm, each publisher counting alike."""
     from scipy.optimize import least_squares
 
     weights = np.sqrt(_alike(chosen))
 
-    def residuals(logarithm: Floats) -> Floats:
-        parameters = replace(others, matmul_efficiency=float(np.exp(logarithm[0])))
+    def given(logarithms: Floats) -> Parameters:
+        share, slowness = np.exp(logarithms).tolist()
+        return replace(others, matmul_efficiency=share, memory_slowness=slowness)
+
+    def residuals(logarithms: Floats) -> Floats:
+        parameters = given(logarithms)
         errors: Floats = weights * np.array([np.log1p(row.error(parameters)) for row in chosen])
         return errors
 
-    first, least, most = np.log(np.array([_MATMUL_EFFICIENCY])).T
-    found = least_squares(residuals, first, bounds=(least, most)).x
-    return replace(others, matmul_efficiency=float(np.exp(found[0])))
+    first, least, most = np.log(np.array([_MATMUL_EFFICIENCY, _MEMORY_SLOWNESS])).T
+    return given(least_squares(residuals, first, bounds=(least, most)).x)
 
 
 def _alike(chosen: Sequence[RateToFit]) -> Floats:
@@ -216,8 +224,10 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
         matmul_efficiency=_rounded(parameters.matmul_efficiency),
         square_speedup=_rounded(parameters.square_speedup),
         depthwise_slowness=_rounded(parameters.depthwise_slowness),
+        memory_slowness=_rounded(parameters.memory_slowness),
+        nchw_slowness=_rounded(parameters.nchw_slowness),
         pass_s=_rounded(parameters.pass_s),
-        attention_slowness=parameters.attention_slowness,
+        attention_slowness=_rounded(parameters.attention_slowness),
         rows=len(chosen),
         fit_error=_rounded(np.mean([abs(row.error(parameters)) for row in chosen])),
         error=_rounded(left_out.mean()),
@@ -276,6 +286,10 @@ class _LeftOut:
         return _rounded(np.quantile(sizes, 0.9, weights=weights, method="inverted_cdf"))
 
 
+def _mean_error(chosen: Sequence[RateToFit], parameters: Parameters) -> float:
+    return float(np.mean([abs(row.error(parameters)) for row in chosen]))
+
+
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
@@ -294,55 +308,19 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
             continue
         parameters = fit([row for row in inside if row.generation != generation])
         fitted = roofline(generation, fits, partial(fit, prior=parameters))
-        if fitted.unseen_network_error < np.mean([abs(row.error(parameters)) for row in fits]):
+        left_out = [fitted.unseen_network_error, fitted.unseen_source_error]
+        if np.mean([error for error in left_out if error is not None]) < _mean_error(fits, parameters):
             found.append(fitted)
-    longer = [max(0.0, -row.log_error) for row in unfitted_rates(found)]
-    return [msgspec.structs.replace(found[0], unseen_half_90=_rounded(np.quantile(longer, 0.9))), *found[1:]]
+    return [msgspec.structs.replace(found[0], unseen_generation_90=dict(_unseen(inside, found))), *found[1:]]
 
 
-# ---- rates that no fit has seen
-
-
-@dataclass(frozen=True)
-class UnfittedRate:
-    """A published rate in half precision of a GPU to whose generation no roofline is fitted, and its prediction."""
-
-    source: str
-    publisher: str
-    gpu: str  # its name among the parts
-    what: str
-    batch_size: int
-    images_per_s: float  # as measured
-    step: LaunchedStep
-
-    @property
-    def log_error(self) -> float:
-        """ln(predicted / measured), of the time."""
-        return float(np.log(self.step.time_s * self.images_per_s / self.batch_size))
-
-
-def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
-    """One of each series of a network of torchvision, in its largest batch."""
-    by_generation = {each.generation: each for each in fits}
-    loaded = [of for of in steps_series() if of.input == "loader"]
-    seen = set()
-    for of in steps_series():
-        table = of.table
-        if of.precision not in HALF or table is None or of.what in seen:
-            continue
-        seen.add(of.what)
-        part: GpuSpec = parts_table("gpus")[of.gpu]
-        batch, measured = max(of.samples_per_s.items())
-        most = max((max(other.samples_per_s.values()) for other in loaded if other.source == of.source), default=0.0)
-        late = of.input == "loader" and measured > most / 2  # its images may be: another network has got twice as many
-        if of_gpus.generation(part) not in by_generation and not late:
-            modelled = compute.by_roofline(
-                by_generation[ALL], tuple(table), tables.USUAL_SIZE, batch, of.precision, part
-            )
-            host = host_step.assumed(len(table), of.framework, of.precision)
-            step = compute.launched_by_roofline(modelled, batch, host)
-            what = f"{of.network}, batch {batch}, {of.precision}"
-            yield UnfittedRate(of.text, of.source, of.gpu, what, batch, measured, step)
+def _unseen(inside: Sequence[RateToFit], found: Sequence[Roofline]) -> Iterator[tuple[str, float]]:
+    """What nine of ten rates of each generation without a fit are within, by the fit to all other generations."""
+    for generation in sorted({row.generation for row in inside} - {each.generation for each in found}):
+        own = [row for row in inside if row.generation == generation]
+        if len(own) >= FEWEST_RATES:
+            others = fit([row for row in inside if row.generation != generation])
+            yield generation, _rounded(np.quantile([abs(np.log1p(row.error(others))) for row in own], 0.9))
 
 
 # ---- rates of one GPU from those of another
@@ -440,11 +418,14 @@ def _one_gpu_rates() -> Iterator[OneGpuRates]:
 
 def _of_transformers() -> Iterator[OneGpuRates]:
     for rate in one_gpu_rates():
-        of, system = rate.entry, load(rate.entry.system, nodes=1)
-        what = f"{of.x} blocks of {of.width}, {of.seq} tokens"
+        of = rate.entry
+        gpu, rating = of.gpu or "", None
+        if not gpu:
+            system = load(of.system, nodes=1)
+            gpu, rating = system.gpus[0].part_name, host_step.rated(system)
         yield OneGpuRates(
-            of.publisher, of.source, of.source_text, system.gpus[0].part_name, what, tuple(of.table), 1, of.precision,
-            None, False, host_step.rated(system), ((rate.batch_size, rate.samples_per_s),),
+            of.publisher, of.source, of.source_text, gpu, f"{of.network}, {of.seq} tokens", tuple(of.table), 1,
+            of.precision, None, False, rating, ((rate.batch_size, rate.samples_per_s),),
         )  # fmt: skip
 
 
@@ -491,6 +472,8 @@ def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -
         everything.matmul_efficiency,
         everything.square_speedup,
         everything.depthwise_slowness,
+        everything.memory_slowness,
+        everything.nchw_slowness,
         everything.pass_s,
         ATTENTION_SLOWNESS,
     )
@@ -498,7 +481,7 @@ def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -
         roofline(
             name,
             [row for row in all_rows if _unit(row) == unit],
-            partial(fit_share, others=others),
+            partial(fit_transformers, others=others),
         )
         for unit, name in TRANSFORMERS.items()
     ]

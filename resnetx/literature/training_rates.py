@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -25,7 +25,23 @@ from resnetx.workloads.counts import DATA, Layer
 
 # torchvision's names
 TrainedNetwork = Literal[
-    "alexnet", "efficientnet_b0", "efficientnet_b4", "inception_v3", "resnet50", "resnet152", "vgg16"
+    "alexnet",
+    "convnext_large",
+    "convnext_tiny",
+    "densenet121",
+    "efficientnet_b0",
+    "efficientnet_b4",
+    "inception_v3",
+    "mobilenet_v2",
+    "mobilenet_v3_large",
+    "regnet_y_128gf",
+    "resnet18",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "swin_b",
+    "vgg16",
+    "vit_b_16",
 ]
 
 
@@ -49,7 +65,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class OneGpu(_Entry, frozen=True, kw_only=True):
     """Rates of one network on one GPU, by batch size."""
 
-    updated: ClassVar[bool] = True  # a step ends with an update
+    updated: bool = True  # a step ends with an update
     gpu: str  # its name among the parts
     clock_MHz: float | None = None  # null: the part's
     image_size: int
@@ -58,6 +74,7 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
     variant: str | None = None  # how what was trained differs from torchvision's network
     flop_ratio: float = 1.0  # FLOP of that over those of torchvision's
     data: Literal["synthetic", "real"] = "synthetic"
+    layout: Literal["nchw", "nhwc"] | None = None  # of images in memory; null: the source does not say
     images_per_s: dict[int, float]
     outside: str | None = None  # why it is left out of the fit to all GPUs
     own_fit: bool = False  # left out of that, but not of the fit to its own GPU
@@ -150,7 +167,7 @@ class Rate(msgspec.Struct, frozen=True):
     def id(self) -> str:
         """That of the figure in the dataset."""
         entry = self.entry
-        where = (entry.gpu, entry.network, entry.image_size, entry.precision, self.batch_size, entry.data)
+        where = (entry.gpu, entry.network, entry.image_size, entry.precision, self.batch_size, entry.data, entry.layout)
         return id_of("rate", *where, source=entry.source)
 
     @property
@@ -436,8 +453,9 @@ def _of_training() -> Iterator[OneGpuRates]:
     """But for those of which no more is known than a range of clocks."""
     for of in training().one_gpu:
         if of.outside is None:
+            program = f"{of.framework or 'PyTorch'}, {of.layout or 'layout not said'}, {'no ' * (not of.updated)}update"
             yield OneGpuRates(
-                of.publisher, of.framework or "", of.source, of.gpu, of.network, tuple(of.table(of.image_size)),
+                of.publisher, program, of.source, of.gpu, of.network, tuple(of.table(of.image_size)),
                 of.image_size, of.precision, of.framework, False, None, tuple(of.images_per_s.items()),
             )  # fmt: skip
 

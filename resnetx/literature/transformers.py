@@ -21,6 +21,7 @@ import msgspec
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.graph import GpuSpec
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature.training_rates import RatedCluster, ScalingSource, system_of
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
@@ -42,7 +43,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     outside: ClassVar[str | None] = None  # none is left out of a fit, as some of `training_rates.OneGpu` are
     own_fit: ClassVar[bool] = False
     source: str  # its name among the sources
-    system: str
+    system: str = ""  # none where one GPU alone was measured
+    gpu: str | None = None  # then its name among the parts
     cluster: RatedCluster | None = None
     x: int
     width: int
@@ -91,7 +93,15 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def part(self) -> GpuSpec:
+        if self.gpu is not None:
+            part: GpuSpec = parts_table("gpus")[self.gpu]
+            return part
         return system_of(self.system, 1, None).gpu_part(0)
+
+    @property
+    def where(self) -> str:
+        """The system, or the GPU that was measured alone."""
+        return self.gpu or self.system
 
     @property
     def generation(self) -> str:
@@ -145,7 +155,7 @@ class TransformerRate:
 
     @property
     def what(self) -> str:
-        return f"{self.entry.what}, {self.entry.system}"
+        return f"{self.entry.what}, {self.entry.where}"
 
 
 @cache
@@ -205,6 +215,8 @@ def one_gpu_rate(of: Series) -> float:
     from scipy.optimize import brentq  # type: ignore[import-untyped]
 
     share = of.tokens_per_s[of.fewest] / of.seq / of.fewest
+    if of.gpu is not None:
+        return share
 
     def missed(power: float) -> float:
         rate = share * exp(power)

@@ -378,10 +378,13 @@ def by_roofline(
     gpu: GpuSpec,
     clock_Hz: float | None = None,
     states: int = 1,
+    channels_last: bool = True,
 ) -> Compute:
     """The same by a given roofline; its host's part is left out. `states`: see `roofline.update_s`."""
     return Compute(
-        step=roofline.modelled_step(model, layers, image_size, batch_size, gpu, precision, clock_Hz, states),
+        step=roofline.modelled_step(
+            model, layers, image_size, batch_size, gpu, precision, clock_Hz, states, channels_last
+        ),
         source="roofline",
         origin="published",
         where=f"results/published/{model.file}",

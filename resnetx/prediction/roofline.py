@@ -1,19 +1,22 @@
-"""How long each layer takes on a GPU that was not measured here: the larger of two roofs, and a small fixed time.
+"""How long each layer takes on a GPU that was not measured here: two roofs, and a small fixed time.
 
     modelled_step(fitted(gpu), table, image_size=224, batch_size=32, gpu=gpu, precision="fp32")
 
 A pass (forward or backward) over one layer takes
 
-    max( FLOP / (matmul_efficiency x peak),  bytes / (MEMORY_EFFICIENCY x memory bandwidth) ) + pass_s
+    FLOP / (matmul_efficiency x peak) + memory_slowness x bytes / (MEMORY_EFFICIENCY x memory bandwidth) + pass_s
 
-In fp32, convolutions with square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's
-algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel
-by itself take `depthwise_slowness` times as long as the larger roof says: kernels that libraries have for them reach
-neither. That is all that is fitted: three figures, to published rates of whole networks on one GPU (`training_fit`,
-which also says how far off it is). Networks of attention have a share of the peak of their own, fitted to rates of
-transformers, and their attention takes ATTENTION_SLOWNESS times as long. Single layers were never checked. `pass_s`
-is GPU_PASS_s where no generation's own rates at small batches say otherwise. What a small batch cannot make shorter
-is mostly the host's part of a step, which is no property of the GPU and is not fitted here (`host_step`).
+Both add up: with the larger of the two alone, rates of publishers left out are further off. In fp32, convolutions with
+square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's algorithm does 3x3 ones with
+2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by itself take
+`depthwise_slowness` times as long: kernels that libraries have for them reach neither roof. Programs move more than a
+table says (casts, dropout, what is kept): `memory_slowness`. In half precision and NCHW, convolutions move
+`nchw_slowness` times that, as tensor cores need NHWC. That is all that is fitted: five figures, to published rates of
+whole networks on one GPU (`training_fit`, which also says how far off it is). Networks of attention have a share of the
+peak and a slowness of memory of their own, fitted to rates of transformers, and their attention takes
+ATTENTION_SLOWNESS times as long. Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's own
+rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which
+is no property of the GPU and is not fitted here (`host_step`).
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
@@ -46,8 +49,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Clocked = tuple[GpuSpec, str, float | None]  # a GPU at a precision and a clock; None: its boost clock
 # What passes take at least on a GPU, arrays of one shape: computing at the peak rate; what they read and write; whether
-# Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention.
-LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags]
+# Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention; whether images
+# are stored in a way that its convolution is not made for.
+LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags]
 
 ALL = "all"  # the fit to all generations of GPUs
 ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
@@ -57,8 +61,9 @@ WINOGRAD_SAVES = 2.25  # times fewer multiplications, at least: tensor cores tha
 # 256 images of AlexNet took 43.8 ms on an H100, 16.6 were predicted (`results/h100`).
 UNSEEN_FP32 = 0.98
 LEAST_OF_TENSOR_CORES = 4.0  # times the peak rate in fp32: half precision without them has twice as much at most
-# Assumed: one program's rates from 512 to 65,536 tokens (MosaicML, H100) fit best with 1.47.
-ATTENTION_SLOWNESS = 1.5
+# Assumed: what rates of transformers on tensor cores fit best with, if it is fitted, too (in fp32 3.3, but publishers
+# left out are further off then).
+ATTENTION_SLOWNESS = 2.0
 # The fits to transformers, by what computes their products.
 TRANSFORMERS = {"fp32": "transformers in fp32", "tensor cores": "transformers on tensor cores"}
 # Assumed, as the rates hardly tell: with any value from 0.7 to 1 the leave-one-out error stays within one point.
@@ -77,17 +82,21 @@ class Parameters:
     matmul_efficiency: float
     square_speedup: float
     depthwise_slowness: float
+    memory_slowness: float = 1.0
+    nchw_slowness: float = 1.0
     pass_s: float = GPU_PASS_s
     attention_slowness: float = 1.0
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Three fitted figures, and how far off they are; errors are |predicted / measured - 1| of a step's time."""
+    """The fitted figures, and how far off they are; errors are |predicted / measured - 1| of a step's time."""
 
     generation: str  # compute capability of the GPUs whose rates went in; "all"; of transformers, see `TRANSFORMERS`
     matmul_efficiency: float  # share of the peak that convolutions and products reach
     square_speedup: float  # of fp32 convolutions with square kernels at stride 1, by fewer multiplications
-    depthwise_slowness: float  # of convolutions of each channel by itself, over the larger roof
+    depthwise_slowness: float  # of convolutions of each channel by itself, over both roofs
+    memory_slowness: float = 1.0  # of what is read and written, over its roof
+    nchw_slowness: float = 1.0  # of what convolutions read and write in half precision where images are stored as NCHW
     pass_s: float  # of each pass over each layer, to start it and to fill the GPU
     attention_slowness: float = 1.0  # of attention, over its roof
     rows: int  # published rates that it is fitted to
@@ -102,9 +111,8 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error_90: float
     half_error_90: float | None
     unseen_gpu_90: float | None  # the same with generations left out whole, in either precision
-    # What nine of ten rates in half precision on GPUs of generations without a fit exceed the predicted time by, as a
-    # logarithm; of the fit to all alone.
-    unseen_half_90: float | None = None
+    # The same of single generations that have enough rates and no fit of their own; of the fit to all alone.
+    unseen_generation_90: dict[str, float] = {}
     publishers: list[str]  # of the rates
     without: dict[str, Parameters]  # as fitted to the rates of all others, by publisher; empty: there is but one
 
@@ -133,24 +141,28 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def error_on(self, gpu: GpuSpec, precision: str) -> float:
         """What nine of ten published rates stay within where the fit had not seen their network or publisher.
 
-        For a GPU of another generation: their generation. In half precision: never less than all half rates there are.
+        For a GPU of another generation: their generation, or this one where its rates are known. In half precision:
+        never less than all half rates there are.
         Of transformers: the largest, as all GPUs share a fit.
         """
         if self.generation in TRANSFORMERS.values():
             return max(self.error_90, self.half_error_90 or 0.0, self.unseen_gpu_90 or 0.0)
         if self.generation != generation(gpu):
             assert self.unseen_gpu_90 is not None, "the fit to all GPUs has seen several generations"
-            return self.unseen_gpu_90
+            own = self.unseen_generation_90.get(generation(gpu))
+            if own is None:
+                return self.unseen_gpu_90
+            return max(own, self.half_error_90 or 0.0) if precision in HALF else own
         if precision not in HALF:
             return self.error_90
         return max(self.error_90, self.half_error_90 or fitted().half_error_90 or 0.0)
 
     def longer_on(self, gpu: GpuSpec, precision: str, table: Sequence[Layer]) -> float:
-        """The same of steps that take longer than predicted, as most do at precisions where no fit has the GPU."""
-        unseen = self.unseen_half_90 if precision in HALF and self.generation != generation(gpu) else None
+        """The same of steps that take longer than predicted."""
+        unseen = 0.0
         if precision == "fp32" and gpu.compute_capability.value >= 8.0 and any(layer.kind == "conv" for layer in table):
             unseen = UNSEEN_FP32
-        return max(self.error_on(gpu, precision), unseen or 0.0)
+        return max(self.error_on(gpu, precision), unseen)
 
     def left_out(self, publisher: str) -> "Roofline | None":
         """As fitted to the rates of all other publishers; None where there are none."""
@@ -164,6 +176,8 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             matmul_efficiency=figures.matmul_efficiency,
             square_speedup=figures.square_speedup,
             depthwise_slowness=figures.depthwise_slowness,
+            memory_slowness=figures.memory_slowness,
+            nchw_slowness=figures.nchw_slowness,
             pass_s=figures.pass_s,
         )
 
@@ -178,6 +192,7 @@ class LayerWork:
     square: Flags  # by layer: Winograd's algorithm can do it
     depthwise: Flags  # by layer: it convolves each channel by itself
     attention: Flags  # by layer
+    convolution: Flags  # by layer
 
 
 def fitted(gpu: GpuSpec | None = None, table: Sequence[Layer] = (), precision: str = "fp32") -> Roofline:
@@ -230,12 +245,13 @@ def modelled_step(
     precision: str,
     clock_Hz: float | None = None,
     states: int = 1,
+    channels_last: bool = True,
 ) -> Step:
     """The step of a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set.
 
     `states`: see `update_s`.
     """
-    least = least_times(work(table, image_size), batch_size, (gpu, precision, clock_Hz))
+    least = least_times(work(table, image_size), batch_size, (gpu, precision, clock_Hz), channels_last)
     forward_s, backward_s = duration_s(roofline, *least)
     names, gradient_bytes = _gradients(HashedTuple(table))
     updating_s = update_s(roofline, sum(gradient_bytes), gpu, states)
@@ -379,8 +395,8 @@ def peak_FLOPps(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> 
     return at.value * scale
 
 
-def least_times(work: LayerWork, batch_size: int, on: Clocked) -> LeastTimes:
-    """Of each pass: (forward, backward) by layer."""
+def least_times(work: LayerWork, batch_size: int, on: Clocked, channels_last: bool = True) -> LeastTimes:
+    """Of each pass: (forward, backward) by layer. `channels_last`: images are stored as NHWC."""
     (gpu, precision, clock_Hz), shape = on, work.flop.shape
     moved_bytes = work.elements * batch_size * PRECISION_BYTES[precision] + work.parameters * BYTES_PER_PARAMETER
     computing_s, in_fp32 = work.flop * batch_size / peak_FLOPps(*on), precision == "fp32"
@@ -394,6 +410,7 @@ def least_times(work: LayerWork, batch_size: int, on: Clocked) -> LeastTimes:
         np.broadcast_to(work.square & in_fp32, shape),
         np.broadcast_to(work.depthwise, shape),
         np.broadcast_to(work.attention, shape),
+        np.broadcast_to(work.convolution & (precision in HALF and not channels_last), shape),
     )
 
 
@@ -404,12 +421,14 @@ def duration_s(
     winograd: Flags,
     depthwise: Flags,
     attention: Flags,
+    relaid: Flags,
 ) -> Floats:
     """Seconds of each pass, by the least times of all."""
     speed = np.where(winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
     slowness = np.where(depthwise, fit.depthwise_slowness, 1.0)
     slowness = np.where(attention, fit.attention_slowness, slowness)
-    passes_s: Floats = slowness * np.maximum(computing_s / speed, moving_s) + fit.pass_s
+    memory = fit.memory_slowness * np.where(relaid, fit.nchw_slowness, 1.0)
+    passes_s: Floats = slowness * (computing_s / speed + memory * moving_s) + fit.pass_s
     return passes_s
 
 
@@ -427,7 +446,8 @@ def _work(table: HashedTuple[Layer], image_size: int) -> LayerWork:
     square = np.array([_is_square(layer, shapes) for layer in table], dtype=bool)
     depthwise = np.array([_is_depthwise(layer, shapes) for layer in table], dtype=bool)
     attention = np.array([layer.kind in ATTENTION for layer in table], dtype=bool)
-    return LayerWork(flop, moved, parameters, square, depthwise, attention)
+    convolution = np.array([layer.kind == "conv" for layer in table], dtype=bool)
+    return LayerWork(flop, moved, parameters, square, depthwise, attention, convolution)
 
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:

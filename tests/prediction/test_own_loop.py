@@ -85,7 +85,7 @@ def test_a_rate_at_a_batch_that_the_host_limits_says_little_of_the_gpu():
     """25.6 ms at batch 8, of which launching takes 22.9 or more: it left 20 ms to the GPU, and 208 ms at 128 images."""
     computed = step(128, KnownRates("rate=", None, runs=(EIGHT,)).of(REQUEST, 128))
     assert holds(computed, MEASURED_s)
-    assert computed.step.compute_s == pytest.approx(MEASURED_s, rel=0.5)
+    assert MEASURED_s < computed.step.compute_s < 2.6 * MEASURED_s  # no longer than the roofline says
     assert not holds(computed, MEASURED_s / 2)
     assert "no longer than a roofline says" in computed.note
     assert holds(computed, 0.208)

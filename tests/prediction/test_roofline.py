@@ -12,14 +12,13 @@ from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature import training_fit
-from resnetx.literature.training_fit import held_out_errors, rooflines, rows, unfitted_rates
+from resnetx.literature.training_fit import held_out_errors, rooflines, rows
 from resnetx.literature.training_rates import rates, training
 from resnetx.prediction.roofline import (
     ALL,
     MEMORY_EFFICIENCY,
     UNSEEN_FP32,
     Parameters,
-    fits,
     fitted,
     fitted_without,
     modelled_step,
@@ -31,8 +30,16 @@ from resnetx.prediction.roofline import (
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
-P100, V100, A100, H200 = (
-    parts_table("gpus")[name] for name in ("p100-sxm2-16gb", "v100-sxm2-16gb", "a100-sxm4-80gb", "h200-sxm5-141gb")
+P100, V100, A100, H200, RTX, MI325X = (
+    parts_table("gpus")[name]
+    for name in (
+        "p100-sxm2-16gb",
+        "v100-sxm2-16gb",
+        "a100-sxm4-80gb",
+        "h200-sxm5-141gb",
+        "rtx-3090",
+        "mi325x-256gb",
+    )
 )
 
 
@@ -54,7 +61,14 @@ THREE = layer("three", "conv", ("one",), (64, 32, 32), (9 * 64 * 64, 64), 9 * 64
 RELU = layer("relu", "relu", ("three",), (64, 32, 32))
 STRIDED = layer("strided", "conv", ("relu",), (64, 16, 16), (9 * 64 * 64,), 9 * 64 * 64 * 256)
 NET = [ONE, THREE, RELU, STRIDED]
-HALF = msgspec.structs.replace(fitted(), matmul_efficiency=0.5, square_speedup=2.0, pass_s=1e-5)
+HALF = msgspec.structs.replace(
+    fitted(), matmul_efficiency=0.5, square_speedup=2.0, memory_slowness=1.0, nchw_slowness=3.0, pass_s=1e-5
+)
+
+
+def moving_s(elements, parameters=0, of_bytes=4):
+    """Of 1000 images on a P100."""
+    return (1000 * elements * of_bytes + 4 * parameters) / (MEMORY_EFFICIENCY * 732e9)
 
 
 def times(batch_size=1000, gpu=P100, precision="fp32", clock_Hz=None, table=NET, model=HALF):
@@ -64,9 +78,10 @@ def times(batch_size=1000, gpu=P100, precision="fp32", clock_Hz=None, table=NET,
 # ---- the two roofs
 
 
-def test_a_product_is_bound_by_flop_and_backward_is_twice_forward():
+def test_a_product_takes_its_flop_and_its_bytes_and_backward_is_twice_forward():
     strided = times()["strided"]
-    assert strided.forward_s - 1e-5 == pytest.approx(2 * STRIDED.multiply_adds * 1000 / (0.5 * 10.6e12))
+    computing_s = 2 * STRIDED.multiply_adds * 1000 / (0.5 * 10.6e12)
+    assert strided.forward_s - 1e-5 == pytest.approx(computing_s + moving_s(64 * (1024 + 256), 9 * 4096))
     assert strided.backward_s - 1e-5 == pytest.approx(2 * (strided.forward_s - 1e-5))
 
 
@@ -80,9 +95,21 @@ def test_relu_is_bound_by_bytes():
 def test_square_kernels_at_stride_1_are_faster_than_their_flop_in_fp32_only():
     assert work(NET, 32).square.tolist() == [False, True, False, False]
     three = times()["three"]
-    assert three.forward_s - 1e-5 == pytest.approx(2 * THREE.multiply_adds * 1000 / (2.0 * 0.5 * 10.6e12))
+    moved = 2 * 64 * 1024, 9 * 4096 + 64
+    computing_s = 2 * THREE.multiply_adds * 1000 / (2.0 * 0.5 * 10.6e12)
+    assert three.forward_s - 1e-5 == pytest.approx(computing_s + moving_s(*moved))
     half = times(precision="fp16", gpu=P100)["three"]
-    assert half.forward_s - 1e-5 == pytest.approx(2 * THREE.multiply_adds * 1000 / (0.5 * 21.2e12))
+    assert half.forward_s - 1e-5 == pytest.approx(computing_s + moving_s(*moved, of_bytes=2))
+
+
+def test_in_half_precision_and_nchw_convolutions_move_more():
+    for precision, more in (("fp16", 3.0), ("fp32", 1.0)):
+        nhwc, nchw = (
+            modelled_step(HALF, NET, 32, 1000, P100, precision, channels_last=last).forwards_s for last in (True, False)
+        )
+        moved_s = moving_s(2 * 64 * 1024, 9 * 4096 + 64, of_bytes=2)
+        assert nchw[1] - nhwc[1] == pytest.approx((more - 1) * moved_s, abs=1e-12)
+        assert nchw[2] == nhwc[2]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +149,8 @@ def test_layer_times_shrink_less_than_the_batch():
 
 def test_the_clock_scales_products_and_not_memory():
     full, capped = times(), times(clock_Hz=1480e6 / 2)
-    assert capped["strided"].forward_s - 1e-5 == pytest.approx(2 * (full["strided"].forward_s - 1e-5))
+    computing_s = 2 * STRIDED.multiply_adds * 1000 / (0.5 * 10.6e12)
+    assert capped["strided"].forward_s - full["strided"].forward_s == pytest.approx(computing_s)
     assert capped["relu"] == full["relu"]
 
 
@@ -167,7 +195,7 @@ def figures(roofline):
 @pytest.mark.slow
 def test_the_shipped_fit_is_a_fresh_one(all_rows):
     fresh = rooflines(all_rows)
-    assert [each.generation for each in fresh] == [ALL, "3.7", "6.0", "7.0", "8.0"]
+    assert [each.generation for each in fresh] == [ALL, "1.2", "3.7", "7.0", "8.6", "9.0"]
     for each in fresh:
         gpu = next((row.rate.entry.part for row in all_rows if row.generation == each.generation), H200)
         shipped = fitted(gpu)
@@ -178,12 +206,12 @@ def test_the_shipped_fit_is_a_fresh_one(all_rows):
 
 @pytest.mark.slow
 def test_the_shipped_fits_to_transformers_are_fresh_ones():
-    """Their share of the peak is between 0.4 and 0.8, and what is not theirs is that of all GPUs."""
+    """Their programs move two and three times what a table says, and what is not theirs is that of all GPUs."""
     fresh = training_fit.transformer_rooflines(training_fit.transformer_rows(), fitted())
     for each in fresh:
         assert figures(transformer_fits()[each.generation]) == pytest.approx(figures(each), rel=0.01)
         assert each.square_speedup == fitted().square_speedup
-        assert 0.4 < each.matmul_efficiency < 0.8
+        assert 2 < each.memory_slowness < 3.1
 
 
 def test_a_network_of_attention_is_a_transformer_on_any_gpu():
@@ -196,28 +224,35 @@ def test_a_network_of_attention_is_a_transformer_on_any_gpu():
         assert fitted(gpu, NET, "bf16") is fitted(gpu)
 
 
-def test_long_sequences_take_as_long_as_short_ones_by_what_they_compute():
-    """Rates of one program from 512 to 32,768 tokens: without attention's slowness the longest are 29 % faster."""
-    own = [row for row in training_fit.transformer_rows() if row.rate.entry.width == 2048 and row.generation == "9.0"]
-    errors = [row.error(transformer_fits()["transformers on tensor cores"]) for row in own]
-    assert len(errors) == 8
-    assert max(errors) - min(errors) < 0.07
+def test_attention_that_is_slow_brings_long_sequences_nearer_to_short_ones():
+    """Rates of one program from 512 to 32,768 tokens: 29 % too slow to 16 % too fast, as it moves less than others."""
+    network = "24 blocks of 2048"
+    own = [row for row in training_fit.transformer_rows() if row.rate.entry.network == network]
+    model = transformer_fits()["transformers on tensor cores"]
+    without = msgspec.structs.replace(model, attention_slowness=1.0)
+    spans = []
+    for each in (model, without):
+        errors = [row.error(each) for row in own if row.generation == "9.0"]
+        assert len(errors) == 8
+        spans.append(max(errors) - min(errors))
+    assert spans[0] < 0.46 < spans[1] - 0.1
 
 
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
-    assert fitted(P100).error < 0.12
-    assert fitted(P100).worst_error < 0.29
-    assert fitted(P100).unseen_network_error < 0.15
-    assert fitted().error < 0.15
-    assert fitted().unseen_source_error < 0.17
-    assert fitted().unseen_gpu_error < 0.24
-    assert fitted(V100).error < 0.11
-    assert fitted(A100).unseen_network_error < 0.21
+    assert fitted().error < 0.2
+    assert fitted().unseen_network_error < 0.24
+    assert fitted().unseen_source_error < 0.245
+    assert fitted().unseen_gpu_error < 0.25
+    assert fitted(V100).error < 0.12
+    assert fitted(V100).unseen_source_error < 0.14
+    assert fitted(RTX).unseen_network_error < 0.17
+    assert fitted(H200).unseen_source_error < 0.2
+    assert transformer_fits()["transformers on tensor cores"].unseen_source_error < 0.14
 
 
 def test_leaving_out_is_worse_than_fitting():
-    for each in (fitted(P100), fitted(V100), fitted(A100), fitted()):
+    for each in (fitted(V100), fitted(RTX), fitted(H200), fitted()):
         assert each.fit_error < each.error < each.worst_error
         assert each.error < each.unseen_network_error
 
@@ -235,25 +270,34 @@ def test_nine_of_ten_rates_are_within_the_error_that_intervals_have(all_rows):
 
 
 def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
-    assert fitted(P100).publishers == ["tensorflow/tensorflow"]
-    left = fitted_without(P100, "tensorflow/tensorflow")
+    assert fitted(MI325X).publishers == ["mila-iqia/milabench"]
+    left = fitted_without(MI325X, "mila-iqia/milabench")
     assert left.generation == ALL
     assert left.matmul_efficiency != fitted().matmul_efficiency
-    assert fitted_without(P100, "somebody") is fitted(P100)
-    assert left.error_on(P100, "fp32") == fitted().unseen_gpu_90
+    assert fitted_without(MI325X, "somebody") is fitted(MI325X)
+    assert left.error_on(MI325X, "fp32") == fitted().unseen_gpu_90  # nothing else is known of it
+
+
+def test_a_generation_whose_rates_are_known_is_as_sure_as_these_by_a_fit_without_them(all_rows):
+    """As for a P100 in fp32: of its nine rates, eight are within that."""
+    unseen = fitted().unseen_generation_90
+    assert sorted(unseen) == ["12.0", "6.0", "6.1", "7.5", "8.0", "8.9"]
+    assert fitted(P100).error_on(P100, "fp32") == unseen["6.0"] < fitted().unseen_gpu_90
+    assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > unseen["6.0"]
+    others = training_fit.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "6.0"])
+    errors = [abs(np.log1p(row.error(others))) for row in all_rows if row.generation == "6.0"]
+    assert sum(error <= unseen["6.0"] for error in errors) == 8 == len(errors) - 1
 
 
 def test_half_precision_is_no_surer_than_all_its_rates():
-    assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > fitted(P100).error_90
     assert fitted(V100).error_on(V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
+    assert fitted(RTX).error_on(RTX, "fp16") == fitted(RTX).error_90 > fitted(RTX).half_error_90
 
 
-def test_at_precisions_that_no_fit_has_seen_of_its_gpu_a_step_may_take_twice_as_long():
-    """Every such published rate of an H100 is below the predicted one, by up to e^0.93; AlexNet in fp32 by e^0.97."""
+def test_in_fp32_convolutions_of_ampere_and_newer_may_take_twice_as_long():
+    """AlexNet on an H100 is below the predicted rate by e^0.97."""
     without = [layer("fc", "linear", ("data",), (4,), (8,), 8)]
-    assert fitted(H200).longer_on(H200, "bf16", NET) == fitted().unseen_half_90
-    assert fitted(H200).longer_on(H200, "fp32", NET) == UNSEEN_FP32 > fitted().unseen_half_90
-    assert fitted().unseen_half_90 > fitted(H200).error_on(H200, "bf16")
+    assert fitted(H200).longer_on(H200, "fp32", NET) == UNSEEN_FP32 > fitted(H200).error_on(H200, "fp32")
     for gpu, precision, table in ((H200, "tf32", NET), (V100, "fp16", NET), (H200, "fp32", without)):
         assert fitted(gpu).longer_on(gpu, precision, table) == fitted(gpu).error_on(gpu, precision)
 
@@ -276,22 +320,13 @@ def test_tf32_takes_what_fp32_takes_where_tensor_cores_gain_less_than_winograds_
 
 
 @pytest.mark.slow
-def test_published_rates_that_no_fit_has_seen():
-    rows = list(unfitted_rates(fits().values()))
-    assert [row.gpu for row in rows] == [*4 * ["h100-sxm5-80gb"], *2 * ["rtx-3090"], "rtx-4090"]
-    assert sum(row.log_error < 0 for row in rows) == 5
-    longest = np.quantile([-row.log_error for row in rows], 0.9)
-    assert longest == pytest.approx(fitted().unseen_half_90, rel=1e-4)
-
-
-@pytest.mark.slow
 def test_a_row_that_is_left_out_has_no_say(all_rows):
     """Its error by the others stays what it is when its own rate is changed to nonsense."""
     own = [row for row in all_rows if row.generation == "6.0"]
     wrong = replace(own[0], rate=msgspec.structs.replace(own[0].rate, images_per_s=10 * own[0].rate.images_per_s))
     (right_error, *_), (wrong_error, *others) = (held_out_errors(chosen, id) for chosen in (own, [wrong, *own[1:]]))
     assert wrong_error + 1 == pytest.approx(10 * (right_error + 1), rel=1e-3)
-    assert np.mean(np.abs(others)) > 1.5 * fitted(P100).error
+    assert np.mean(np.abs(others)) > 1.5 * np.mean(np.abs(held_out_errors(own, id)))
 
 
 def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
@@ -304,10 +339,9 @@ def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
     assert astuple(found) == pytest.approx(astuple(truth), rel=1e-3)
 
 
-def test_a_gpu_with_rates_of_few_networks_gets_the_fit_to_all():
-    assert fitted(P100).generation == "6.0"
-    assert fitted(V100).generation == "7.0"
-    assert fitted(H200) is fitted()
+def test_a_generation_gets_the_fit_to_all_unless_its_own_is_better_on_what_it_has_not_seen():
+    assert fitted(P100) is fitted(A100) is fitted()
+    assert [fitted(gpu).generation for gpu in (V100, RTX, H200)] == ["7.0", "8.6", "9.0"]
 
 
 def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
@@ -321,15 +355,16 @@ def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
 
 
 def test_the_source_says_how_far_off_it_is():
-    assert "9 published one-GPU training rates of GPUs of compute capability 6.0" in fitted(P100).source
-    assert "leave-one-out error 11%, worst 28%" in fitted(P100).source
-    assert "GPUs left out whole 23%" in fitted().source
+    assert "49 published one-GPU training rates of GPUs of compute capability 7.0" in fitted(V100).source
+    assert "leave-one-out error 11%, worst 44%" in fitted(V100).source
+    assert "GPUs left out whole 25%" in fitted().source
 
 
 def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():
     assert all(rate.entry.source and rate.images_per_s > 0 for rate in rates())
-    assert {entry.gpu for entry in training().one_gpu if entry.outside} == {"k80-562mhz"}
-    assert fitted().rows == sum(rate.entry.outside is None for rate in rates())
+    assert {entry.gpu for entry in training().one_gpu if entry.outside} == {"k80-562mhz", "mi325x-256gb"}
+    of_images = [rate.entry for rate in rates() if rate.entry.network != "vit_b_16"]  # which is a transformer
+    assert fitted().rows == sum(entry.outside is None for entry in of_images)
 
 
 def test_ratios_of_flop_are_those_of_the_variants():

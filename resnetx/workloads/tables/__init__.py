@@ -96,6 +96,11 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "torchvision-densenet121": (choices.Torchvision(name="densenet121", classes=1000), 224),
     "torchvision-vit_b_16": (choices.Torchvision(name="vit_b_16", classes=1000), 224),
     "torchvision-mobilenet_v2": (choices.Torchvision(name="mobilenet_v2", classes=1000), 224),
+    "torchvision-mobilenet_v3_large": (choices.Torchvision(name="mobilenet_v3_large", classes=1000), 224),
+    "torchvision-resnet18": (choices.Torchvision(name="resnet18", classes=1000), 224),
+    "torchvision-resnet101": (choices.Torchvision(name="resnet101", classes=1000), 224),
+    "torchvision-convnext_tiny": (choices.Torchvision(name="convnext_tiny", classes=1000), 224),
+    "torchvision-swin_b": (choices.Torchvision(name="swin_b", classes=1000), 224),
 }
 
 
