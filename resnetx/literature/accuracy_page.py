@@ -94,7 +94,7 @@ and publishers that it has not seen than that to all others. Transformers are fi
 ANOTHER_GPU = """Rates of one GPU, each predicted from the rate that the same program had on another one (both
 directions, nearest batches), the publisher left out of the rooflines. The intervals above are those of pairs of other
 publishers and without the GPU. That the ratio of both GPUs is the geometric mean of the roofline's and their memories',
-and that between generations half of it is what the roofline says with no rate, was chosen on these pairs and on 288 of
+and that between generations half of it is what the roofline says with no rate, was chosen on 58 of these and on 288 of
 Lambda's with ResNet-50 and BERT (lambdal/deeplearning-benchmark), whichever publisher or GPU was left out. Public rates
 that were read after that, in no fit then: 176 pairs of seven publishers 14.1 % off, 92 % inside (in proportion to peaks
 37.8 %, to memories 32.6 %, to both 20.4 %, by the roofline with no rate 20.7 %); 1,002 of all of Lambda's logs, most of

@@ -419,14 +419,13 @@ def _one_gpu_rates() -> Iterator[OneGpuRates]:
 def _of_transformers() -> Iterator[OneGpuRates]:
     for rate in one_gpu_rates():
         of = rate.entry
-        system = None if of.gpu else load(of.system, nodes=1)  # where one GPU alone was measured, nobody says more
         gpu, rating = of.gpu or "", None
-        if system is not None:
+        if not gpu:
+            system = load(of.system, nodes=1)
             gpu, rating = system.gpus[0].part_name, host_step.rated(system)
-        what = f"{of.x} blocks of {of.width}, {of.seq} tokens"
         yield OneGpuRates(
-            of.publisher, of.source, of.source_text, gpu, what, tuple(of.table), 1, of.precision,
-            None, False, rating, ((rate.batch_size, rate.samples_per_s),),
+            of.publisher, of.source, of.source_text, gpu, f"{of.network}, {of.seq} tokens", tuple(of.table), 1,
+            of.precision, None, False, rating, ((rate.batch_size, rate.samples_per_s),),
         )  # fmt: skip
 
 

@@ -463,8 +463,9 @@ def _of_training() -> Iterator[OneGpuRates]:
     """But for those of which no more is known than a range of clocks."""
     for of in training().one_gpu:
         if of.outside is None:
+            program = f"{of.framework or 'PyTorch'}, {of.layout or 'layout not said'}, {'no ' * (not of.updated)}update"
             yield OneGpuRates(
-                of.publisher, of.framework or "", of.source, of.gpu, of.network, tuple(of.table(of.image_size)),
+                of.publisher, program, of.source, of.gpu, of.network, tuple(of.table(of.image_size)),
                 of.image_size, of.precision, of.framework, False, None, tuple(of.images_per_s.items()),
             )  # fmt: skip
 
