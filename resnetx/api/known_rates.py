@@ -469,8 +469,8 @@ def refuse_beyond_peak(workload: Workload, system: System) -> None:
     for batch, rate in rates.by_batch:
         if rate * flop > BEYOND_PEAK * max(peaks):
             most = number(BEYOND_PEAK * max(peaks) / flop)
-            of = f"{rates.other.name}:" if rates.other else ""
+            said = f"{rates.where}: {rate:.12g} at batch {batch}" if rates.other else f"rate={batch}:{rate:.12g}"
             raise ConfigError(
-                f"rate={of}{batch}:{rate:.12g}: by its peak rate one {gpu.about} does at most {most} "
+                f"{said}: by its peak rate one {gpu.about} does at most {most} "
                 f"{request.model.samples}/s of this model in {precision}; expected the rate of one GPU, correct rate="
             )

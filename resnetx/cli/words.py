@@ -199,7 +199,7 @@ def machine_of(word: str) -> str:
     """Of a GPU on PCIe in place of a system, "rtx4090" or "8x3090", the command that makes one; "" of other words."""
     from resnetx.interconnect.systems.system import parts_table
 
-    count, _, name = word.lower().partition("x") if re.match(r"\d+x", word, re.I) else ("4", "", word)
+    count, _, name = word.lower().partition("x") if re.match(r"[1-9]\d*x", word, re.I) else ("4", "", word)
     if not re.fullmatch(r"(?=.*\d)\w[\w-]*", name) or len(name) < 2:
         return ""
     cards = [part for part, gpu in parts_table("gpus").items() if gpu.bus.startswith("pcie") and "sxm" not in part]
@@ -425,18 +425,20 @@ def _bracketed(word: str, verb: str | None) -> str:
 def _named(items: list[str]) -> str | None:
     """Rates that follow names of systems or GPUs, as maps in brackets; None: they are none such.
 
-    Where one comes again, another map begins.
+    Where one comes again, another map begins. Rates by batch before the first name stay as they are, for whoever
+    refuses them.
     """
     found: list[dict[str, dict[str, str]]] = [{}]
     name = ""
     for match in map(_RATE.fullmatch, items):
-        if match is None or not (name := match["name"] or name):
+        name = (match and match["name"]) or name
+        if match is None or not (of := name or match["batch"]):
             return None
-        batch = match["batch"] or ""
-        if batch in found[-1].get(name, {}):
+        batch = (match["batch"] or "") if name else ""
+        if batch in found[-1].get(of, {}):
             found.append({})
-        found[-1].setdefault(name, {})[batch] = match["rate"]
-    if any("" in rates and len(rates) > 1 for each in found for rates in each.values()):
+        found[-1].setdefault(of, {})[batch] = match["rate"]
+    if not name or any("" in rates and len(rates) > 1 for each in found for rates in each.values()):
         return None
     maps = [{name: rates.get("") or _braced(rates) for name, rates in each.items()} for each in found]
     return _braced(maps[0]) if len(maps) == 1 else f"[{','.join(map(_braced, maps))}]"

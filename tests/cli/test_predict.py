@@ -624,6 +624,7 @@ def test_validation_holds(capsys, monkeypatch):
             ["8x3090", "model=alexnet"],
             "8x3090: a GPU, and no system; `resnetx topology new like=pcie-gen5 gpu=rtx-3090 ",
         ),
+        (["0xrtx4090"], "0xrtx4090: no such file, and no name that is known"),
         (["4xRTX4090"], "4xRTX4090: a GPU, and no system; `resnetx topology new like=pcie-gen5 gpu=rtx-4090 gpus=4 "),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
