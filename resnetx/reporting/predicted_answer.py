@@ -8,6 +8,7 @@ Sentences say no more than the record does, so that the screen, a page and a not
 """
 
 import math
+import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
@@ -154,8 +155,9 @@ def shown_points(points: Sequence[PredictedPoint]) -> Answer:
 
 
 def _between_ends(points: Sequence[PredictedPoint]) -> list[str]:
-    """What leaves points between two ends, and what decides."""
-    return list(dict.fromkeys(point.open_ends or f"`{point.open}` decides." for point in points))
+    """What leaves points between two ends, and what decides; of those that differ in figures alone, the last."""
+    ends = (point.open_ends or f"`{point.open}` decides." for point in points)
+    return list({re.sub(r"\d[\d,.]*", "", said): said for said in ends}.values())
 
 
 def answer(curves: Sequence[PredictedCurve]) -> list[str]:

@@ -128,6 +128,12 @@ def test_what_a_loader_has_handed_over_closes_it_or_moves_the_slow_end(tmp_path)
         assert bool(predict(Point(stated, on, tuple(range(8)), 2048, TrainingSetup())).point.open) == is_open
 
 
+def test_what_leaves_several_points_open_by_other_figures_is_said_of_the_last(capsys):
+    assert main(["predict", "dgx1-v100", "gpus=4,8", "input=torchvision", "batch_size=256", "precision=fp16"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("These GPUs ask for") == 1 and "measure=input gpus=8`" in out
+
+
 def test_a_loader_and_one_process_that_are_not_known_have_the_ends_of_both():
     (loader,), (both,) = predicted(**FED), predicted(**FED, framework="tensorflow")
     assert both.interval_s[1] > loader.interval_s[1]
