@@ -53,7 +53,7 @@ from resnetx.prediction.roofline import (
 from resnetx.prediction.stated_rates import RatedSide, StatedRates, rescaled_step
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
-# Of a generation that gets a fit of its own: enough to determine three figures.
+# Of a generation that may get a fit of its own; what they do not determine stays that of all (`_PULL`).
 FEWEST_NETWORKS, FEWEST_RATES = 2, 6
 
 # (first guess, least, most); a share of the peak is at most 1, and Winograd's algorithm saves at most a factor of 4

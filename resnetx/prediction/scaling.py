@@ -315,14 +315,13 @@ def parallel_s(point: Point) -> float:
 #
 #     undecided = left_open(point)        # None: the point is determined
 #
-# Where no description tells what decides a point, a number would be a guess. Four are known:
+# Where no description tells what decides a point, a number would be a guess. Five are known:
 #
 # - GPUs that are no peers share the host's memory in one of two ways (`staged`).
 # - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
 #   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
 # - Over TCP faster than 10 Gb/s, which one flow fills or a cloud lets it fill, NCCL reaches what its flows carry.
 # - Published loaders of frameworks differ by a factor of almost four in what a core prepares.
-#
 # - A compiled step has a host's part of which nothing is known but at the batches of known rates.
 #
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.

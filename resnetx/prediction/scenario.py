@@ -352,9 +352,7 @@ class ScalingCosts:
     # nothing is decoded. (): their ranks wait as others do.
     server: tuple[tuple[int, float], ...] = ()
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
-    between: float = (
-        0.0  # how much longer a step on several nodes takes for each doubling of its GPUs beyond 8, relative
-    )
+    between: float = 0.0  # how much longer a step on several nodes takes, relative, for each doubling of GPUs beyond 8
 
 
 @dataclass(frozen=True)

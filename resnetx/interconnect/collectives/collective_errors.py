@@ -356,7 +356,6 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
         elsewhere = [cell for cell in table().cells if (cell.of, cell.collective) == (kind, sends)]
         least_q90 = max((cell.q90 for cell in elsewhere), default=0.0)
         nothing = f"no times of {what}{' of such sizes' * bool(elsewhere)} are published for {kind}"
-        nothing = f"no times of {what}{' of such sizes' * bool(elsewhere)} are published for {kind}"
     if sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
         around_rings = _by_key()["any", place_of(kind), None, None, band]
         known[-1] = msgspec.structs.replace(
