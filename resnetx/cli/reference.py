@@ -476,6 +476,10 @@ def _text(kind: Any, path: bool, several: str = "list", mapped: str = "dict") ->
         return f"Literal[{words}]"
     if origin is None:
         return "None" if kind in (None, NoneType) else "Text" if kind is str and path else str(kind.__name__)
+    values = members(arguments[-1]) if mapped == "Mapping" else ()
+    if any(get_origin(each) is dict for each in values):  # by number, by name, or by number under names
+        value = " | ".join(_text(each, path) for each in values if get_origin(each) is not dict)
+        return f"Mapping[int, {value}] | Mapping[str, {value} | Mapping[int, {value}]]"
     inner = ", ".join(_text(argument, path and origin is list, several, mapped) for argument in arguments)
     return f"{several if origin is list else mapped}[{inner}]"
 

@@ -337,7 +337,7 @@ class CompareKeywords(TypedDict, total=False):
     launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
-    rate: float | Mapping[str, float | Mapping[str, float]] | Text | None
+    rate: float | Mapping[int, float] | Mapping[str, float | Mapping[int, float]] | Text | None
     rate_error: float | None
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
@@ -624,7 +624,7 @@ class PredictKeywords(TypedDict, total=False):
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     lab: LabSettings
-    rate: Axis[float | Mapping[str, float | Mapping[str, float]] | Text | None]
+    rate: Axis[float | Mapping[int, float] | Mapping[str, float | Mapping[int, float]] | Text | None]
     rate_error: Axis[float | None]
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     communication: Axis[Literal["model", "trace"]]
@@ -703,7 +703,7 @@ class SteerKeywords(TypedDict, total=False):
     receivers: Axis[int | Sequence[int] | None]
     reach: Axis[Literal["built", "any"]]
     switch: Axis[str | None]
-    rate: float | Mapping[str, float | Mapping[str, float]] | Text | None
+    rate: float | Mapping[int, float] | Mapping[str, float | Mapping[int, float]] | Text | None
     out: Text | None
 
 class SteerFields(msgspec.Struct, frozen=True, kw_only=True):

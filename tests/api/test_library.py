@@ -318,6 +318,10 @@ made = resnetx.predict(systems=["gx8"], model={"kind": "alexnet"}, gpus=[1, 8])
 print([point.speedup for point in made.points], resnetx.load("it").name)
 for finding in resnetx.doctor():
     print(finding.topic)
+rates: dict[int, float] = {32: 2500}
+resnetx.predict(systems="gx8", rate=rates)
+resnetx.predict(systems="gx8", rate={32: 195, 64: 219})
+resnetx.predict(systems="gx8", rate={"dgx1-v100": {32: 195}})
 resnetx.predict(systms=["gx8"])
 resnetx.predicty()
 """
