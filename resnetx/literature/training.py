@@ -165,14 +165,14 @@ def _share(share: float | None) -> str:
 
 SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">rows", lambda group: f"{group.rows}"),
-    Column(">ends only", lambda group: f"{group.open or ''}", help="known between two ends, without an error."),
+    Column(">ends only", lambda group: f"{group.open or ''}", help="without an error."),
     Column(">mean", lambda group: _share(group.mean_error),
-           help="error of the predicted rates; of several nodes the cluster is left out, of one GPU the publisher."),
+           help="error of the predicted rates, on several nodes without the cluster, of one GPU the publisher."),
     Column(">linear", lambda group: _share(group.linear_error), 6, "that of GPUs x the rate of one."),
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: _share(group.worst_error), 3),
-    Column(">inside", lambda group: _share(group.held), help="the share within the 90% interval, or the two ends."),
+    Column(">inside", lambda group: _share(group.held), help="share within the 90% interval, or the ends."),
     Column(">half", lambda group: _share(group.half_width), 4, "its mean half width."),
     Column(">score", lambda group: _share(group.score), 5,
            "its mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."),

@@ -817,10 +817,10 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     found = json.loads(out)
     assert status == 0
     assert [(point["verdict"], round(point["expected_s"] * 1e6)) for point in found["points"]] == [
-        ("as expected", 4072), ("not judged", 31371),
+        ("as expected", 4067), ("not judged", 31545),
     ]  # fmt: skip
     assert (
-        "allreduce takes up to 8.86 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]
+        "allreduce takes up to 8.81 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]
     )
     assert "network cards do not reach GPU memory" in out
     assert [device["node"] for device in found["devices"]] == ["node-a"] * 8 + ["node-b"] * 8
@@ -853,7 +853,7 @@ def test_times_that_no_model_is_off_by_are_said_where_nothing_is_judged(capsys, 
     status, out, _ = run(capsys, *words, "--json")
     assert status == 0
     assert {point["verdict"] for point in json.loads(out)["points"]} == {"not judged"}
-    assert "takes up to 159.97 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]
+    assert "takes up to 168.50 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]
     pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**25: 0.0004})
     assert not {"far-off", "longer-than-elsewhere"} & warned(run(capsys, *words, "--json")[1]).keys()
 
@@ -897,15 +897,13 @@ def test_without_a_number_of_ranks_there_is_nothing_to_compare(capsys, tmp_path)
     assert "does not say how many ranks there were; expected gpus=N, to compare it with systems=" in err
 
 
-def test_hosts_of_one_rack_are_one_node_and_one_that_is_published_does_not_judge_another(capsys, tmp_path):
-    """The model is 25 to 38 % too fast for a rack that is published as a good one; nothing else tells how far off."""
+def test_hosts_of_one_rack_are_one_node(capsys, tmp_path):
+    """A rack that is published as a good one is judged by the others that are: one alone would not judge it."""
     file = pasted(tmp_path, {f"tray{tray}": 4 for tray in range(18)}, {8 * 2**30: 20299e-6})
     words = ["bench", "--import", str(file), "systems=gb200-nvl72", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words)
     assert status == 0
-    assert "as expected" not in out and "to check" not in out
-    said = "allreduce has no verdict, as the error of its expected times is not known: one ladder of rings or trees is"
-    assert said in " ".join(out.split())
+    assert "as expected" in out and "to check" not in out
 
 
 def test_the_answer_and_the_verdicts_are_of_results_that_are_right(capsys, tmp_path):

@@ -66,8 +66,8 @@ def test_one_object_for_each_point_with_the_stable_fields(predict):
 def test_rates_between_two_ends_are_not_known_and_both_ends_are_said(capsys):
     main(["predict", "gx8", "model=alexnet", "batch_size=256", "gpus=2,4,8", "launch_mode=one-process"])
     out = " ".join(capsys.readouterr().out.split())
-    assert out.startswith("Predicted: on gx8, 8 GPUs train AlexNet, batch 256, between 1.2 and 2.5 times as fast as")
-    assert " 8 2,900-5,200 1.2-2.4 " in out and "?" not in out
+    assert out.startswith("Predicted: on gx8, 8 GPUs train AlexNet, batch 256, between 1.2 and 2.7 times as fast as")
+    assert " 8 2,700-5,300 1.2-2.7 " in out and "?" not in out
     assert " open" not in out
 
 
@@ -500,7 +500,7 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 2.0 times (1.4 to 2.6) as fast as one GPU, at 4,200 "
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 2.0 times (1.3 to 2.7) as fast as one GPU, at 4,200 "
     )
     assert len(out.splitlines()) <= 15
     assert "compute fitted" in out and "leave-one-out error" not in out
@@ -584,7 +584,7 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     assert main(words) == 0
     out = capsys.readouterr().out
     assert len(out.splitlines()) <= 15
-    assert out.startswith("Predicted: speed-ups on 8 GPUs of gx8 from 0.94 times")
+    assert out.startswith("Predicted: speed-ups on 8 GPUs of gx8 from 0.98 times")
     assert main([*words, "--all"]) == 0
     assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 9 + 36
 
@@ -800,7 +800,7 @@ def test_of_several_curves_a_line_says_what_most_is_lost_to_and_all_has_each_par
     words = ["predict", "gx8,dgx1-p100", "model=alexnet", "batch_size=256", "gpus=8"]
     main(words)
     out = capsys.readouterr().out
-    assert "most lost to: communication (gx8 66%), smaller batches (dgx1-p100 17%)" in out
+    assert "most lost to: communication (gx8 63%), smaller batches (dgx1-p100 20%)" in out
     assert len(out.splitlines()) <= 15 and out.count("gx8") > 2
     main([*words, "--all"])
     assert any(
@@ -829,7 +829,7 @@ def test_systems_on_other_numbers_of_gpus_are_compared_by_images_not_by_steps(pr
     assert main(["predict", *words, "-q"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     times = re.search(r"4x summit trains .* (\d\.\d+) times \(.*\) as fast as 2x summit", said)
-    assert times and float(times[1]) == pytest.approx(rates["4x summit", 24] / rates["2x summit", 12], rel=0.02)
+    assert times and float(times[1]) == pytest.approx(rates["4x summit", 24] / rates["2x summit", 12], rel=0.03)
 
 
 def test_where_batches_are_split_into_parts_a_rate_is_asked_for_at_the_images_of_one(capsys):

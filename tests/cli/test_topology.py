@@ -465,7 +465,7 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     low_s, high_s = untold["interval_s"]
     assert low_s < ends["process-per-gpu"] < untold["time_s"] < ends["one-process"] < high_s
     assert untold["launch_mode"] is None
-    assert "Open: 18 us with a process for each GPU, 37 us if one starts all;" in " ".join(untold["explanation"])
+    assert "Open: 18 us with a process for each GPU, 38 us if one starts all;" in " ".join(untold["explanation"])
     text = (system.CONFIGS / "system" / "dgx-a100.yaml").read_text(encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(
         text.replace("library:", "launch_mode: one-process\nlibrary:"), encoding="utf-8"
@@ -475,22 +475,24 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     assert run("systems=dgx-a100", "collective=allreduce", "library=gloo", "launch_mode=one-process")[0] == 2
 
 
-def test_a_ladder_of_one_process_speaks_for_others_where_starting_gpus_matters_little(objects):
-    """8 H100: the one published ladder is of a host that starts them in 55 us."""
+def test_a_ladder_of_another_start_speaks_where_starting_gpus_matters_little(objects):
+    """8 H100: of 1 MiB there are ladders with a process for each GPU, and one of a host that starts them in 55 us."""
     words = ["systems=dgx-h100", "collective=allreduce", "size=[1MiB,64MiB]"]
-    for mode, calibrated in (("process-per-gpu", [None, True]), ("one-process", [True, True])):
+    for mode, calibrated in (("process-per-gpu", [True, True]), ("one-process", [None, True])):
         small, large = objects(*words, f"launch_mode={mode}")
         assert [bool(cost["error_q90"] < 0.1) or None for cost in (small, large)] == calibrated
     slow, fast = (objects(*words, f"launch_mode={mode}")[0] for mode in ("one-process", "process-per-gpu"))
     assert slow["time_s"] == pytest.approx(83.24e-6, rel=0.001)
-    assert fast["time_s"] < 0.7 * slow["time_s"] and fast["interval_s"][1] > 1.5 * fast["time_s"]
+    assert fast["time_s"] < 0.7 * slow["time_s"]
 
 
 def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
     words = ["systems=dgx1-v100", "collective=allreduce", "size=[64MiB]", "library=nccl2.4", "calibration=none"]
     (cost,) = objects(*words)
     assert 0 < cost["error"] < cost["error_q90"] < 0.2
-    assert cost["error_source"].endswith("of nccl2.4 allreduce on dgx1-v100, each predicted without its kind: vTrain")
+    assert cost["error_source"].endswith(
+        "of nccl2.4 allreduce on dgx1-v100, each predicted without its kind: a blog's note of NCCL, vTrain"
+    )
     assert f"sure: such times are off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
 
 

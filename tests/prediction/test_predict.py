@@ -41,7 +41,7 @@ FREE = ScalingCosts(variation=0.0, host_load=0.0, parallel_s=0.0)
 
 def tiny(strategy, gpus=2, deployment=None, **setting):
     workload = Workload.of_import(TINY, strategy)
-    deployment = deployment or Deployment(H200, "nccl2", measured=SECONDS)
+    deployment = deployment or Deployment(H200, "nccl2.4", measured=SECONDS)
     return predict(
         Point(
             workload,
@@ -92,7 +92,7 @@ def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
     def host_bound(cpu):
         slow = trace(batch(4, LAYERS, clean_s=[9.0, 9.0], update_s=1.0, host_s=[9.0, 9.0]), cpu=cpu)
         return predict(
-            Point(Workload.of_import(slow, After()), Deployment(H200, "nccl2"), (0,), 4, TrainingSetup())
+            Point(Workload.of_import(slow, After()), Deployment(H200, "nccl2.4"), (0,), 4, TrainingSetup())
         ).point
 
     own = host_bound("Intel(R) Xeon(R) Platinum 8480C")
@@ -108,7 +108,7 @@ def test_gradients_in_half_precision_are_half_the_bytes():
     slow = {None: MeasuredCollective("made up", (MeasuredSize(6e8, 6.0), MeasuredSize(12e8, 12.0)))}
     large = trace(batch(4, [layer("a", 1.0, 1.0, 12 * 10**8)]))
     point = Point(
-        Workload.of_import(large, After()), Deployment(H200, "nccl2", measured=slow), (0, 1), 8, TrainingSetup()
+        Workload.of_import(large, After()), Deployment(H200, "nccl2.4", measured=slow), (0, 1), 8, TrainingSetup()
     )
     whole = predict(point).point.communication_s
     half = predict(replace(point, setting=TrainingSetup(gradients="bf16"))).point.communication_s
@@ -116,7 +116,7 @@ def test_gradients_in_half_precision_are_half_the_bytes():
 
 
 def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages():
-    plain = tiny(After(), deployment=Deployment(H200, "nccl2"))
+    plain = tiny(After(), deployment=Deployment(H200, "nccl2.4"))
     low, high = plain.interval_s
     assert low < plain.iteration_s < high
     known = tiny(After())  # made-up points that agree to the last digit, and a trace without spread
@@ -188,7 +188,7 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 
 
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
-    workload, deployment = Workload.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
+    workload, deployment = Workload.of_import(TINY, After()), Deployment(H200, "nccl2.4", measured=SECONDS)
     placements = [(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
     setting = TrainingSetup(Overlap(False, False), costs=FREE)
     answers = predicted_curves([Curve(workload, deployment, setting, placements, ((0,), 4))])
@@ -263,7 +263,7 @@ def test_what_a_link_is_worth_is_sorted_and_the_limiting_one_comes_first():
 def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     steps = trace(batch(4, [layer("a", 1.0, 1.0, 4)]), batch(5, [layer("a", 2.0, 2.0, 4)]))
     workload = Workload.of_import(steps, After())
-    deployment = Deployment(H200, "nccl2", measured=SECONDS)
+    deployment = Deployment(H200, "nccl2.4", measured=SECONDS)
     found = predict(Point(workload, deployment, (0, 1), 9, TrainingSetup(Overlap(False, False), costs=FREE))).point
     assert found.iteration_s == pytest.approx(4.5, rel=1e-6)
 
