@@ -63,7 +63,8 @@ FITTED = f"""## What was fitted to what
   the rating of a CPU at which they hold is that of Zeus's host of A40s.
   What going parallel costs was chosen on the rows that say so.
   Those of resnetx's own loop were chosen on four networks that one H100 trained (`{host_step.OWN_ON}`).
-- What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
+- What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all,
+  between nodes to 20 %.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.
   Of the 22, two stand on a bound of theirs, and are no fit: `pcie_ll` (0.5: each 4 bytes have a flag of 4, which

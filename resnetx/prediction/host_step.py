@@ -52,7 +52,7 @@ RATED_SPREAD = 1.8
 # unrated); without any one of them 1.3 to 1.5.
 DECODING = 1.3
 # Of resnetx's own loop: ResNet/1, /8 and /32 and ResNet-50 in bf16, where their host limited them, within 13 %: 1.2 ms
-# and 62 us there, over AUTOCAST. That fp32 takes so much less is assumed (ResNet-50 in TF32, 32 images: 19 % too long).
+# and 62 us there, over AUTOCAST. That fp32 takes so much less is assumed (ResNet-50 in TF32, 32 images: half too long).
 OWN_LOOP_s, OWN_PASS_s, OWN_ON = 1.0e-3, 52e-6, "results/h100/one-gpu"
 AUTOCAST = 1.2  # times as long: tensors are cast
 # Of it, of frameworks that launch a graph as a whole: TensorFlow 1's rates would have less, MXNet's more; of Caffe and

@@ -36,8 +36,8 @@ LAB_ERROR, LAB_MESSAGES_ERROR = 0.025, 0.05
 # 0.18, and which the simulation was made after.
 LAB_BROADCASTS_ERROR = 0.2
 LAB_SERVER_ERROR = 0.035  # of a whole one with a parameter server: 0.025 held 12 of 16 and 11 of 16 of these points
-# Several GPUs are no faster than so many times one of them: of the 230 rates of results/published/scaling.yaml two are
-# more than 2 % above that, both of VGG-16 on one box. No interval of what scaling costs reaches further.
+# Several GPUs are no faster than so many times one of them: of 541 published rates three are more than
+# 2 % above that, two of VGG-16 on one box. No interval of what scaling costs reaches further.
 ABOVE_LINEAR = 0.02
 HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user sets, like a rate that is assumed
 

@@ -34,7 +34,7 @@ CONTENTION = {"nccl1": 0.2, "nccl2": 0.2, "nccl2.4": 0.2, "nvls": 0.1}
 # No more than that is lost, between nodes, to the two channels that NCCL has for a network card, each a block: of 80.
 # (Two nodes with one HDR card: "Channel 00/02", log of Baskerville, "The Impact of GPU Networking", part 2, 2025.)
 CONTENTION_A_CARD = 2 / 80
-MOST_BETWEEN_NODES = 0.2  # at most, there: so 224 of 229 published rates are inside; by all of it intervals score worse
+MOST_BETWEEN_NODES = 0.2  # at most, there: so 223 of 227 published rates are inside; by all of it intervals score worse
 LARGE_BYTES = 2**30  # a size at which only bandwidth counts
 
 
