@@ -69,7 +69,7 @@ def summary_of(rows, text):
     ("text", "points", "undecided", "most"),
     [
         ("all-reduce, one node, synthetic or DALI", 237, 0, 0.031),
-        ("all-reduce, one node, a loader of JPEG files", 77, 15, 0.068),
+        ("all-reduce, one node, a loader of JPEG files", 85, 16, 0.068),
         ("all-reduce, several nodes, synthetic or DALI", 41, 0, 0.04),
     ],
 )
@@ -98,7 +98,7 @@ def test_intervals_on_one_node_score_better_than_those_of_both_rivals(rows, feed
 def test_loaders_that_may_be_the_limit_are_open_between_ends_that_hold_nine_of_ten(rows):
     own = [row for row in rows if row.group == "from the rate of one GPU: all-reduce, one node, a loader of JPEG files"]
     held = [row.held for row in own if row.predicted is None]
-    assert len(held) == 15 and sum(held) == 14
+    assert len(held) == 16 and sum(held) == 15
 
 
 def test_one_process_for_all_gpus_is_open_between_ends_that_hold_nine_of_ten(rows):
@@ -220,7 +220,7 @@ def test_of_the_two_backward_passes_of_shi_et_al_the_k80s_is_the_suspect_one():
     assert share_of_peak(k80, 562e6) == pytest.approx(0.77, abs=0.01)
     assert share_of_peak(v100, 1370e6) == pytest.approx(0.60, abs=0.01)
     assert predicted_s(k80, 562e6) / k80.backward_s == pytest.approx(2.7, abs=0.1)
-    assert predicted_s(v100, 1370e6) / v100.backward_s == pytest.approx(0.98, abs=0.02)
+    assert predicted_s(v100, 1370e6) / v100.backward_s == pytest.approx(1.04, abs=0.02)
     (published,) = (entry for entry in training().one_gpu if "k80x8" in entry.source and entry.network == "resnet50")
     whole_step = 1.5 * backward_FLOP / 32 * published.images_per_s[32]
     boost = system.parts_table("gpus")["k80-875mhz"].fp32_FLOPps.value
@@ -276,7 +276,7 @@ def test_several_nodes_are_no_worse_than_five_constants(rows):
     own = [row for row in rows if row.five_constants and row.predicted and "several nodes" in row.group]
     far = [row for row in own if row.group.startswith(("from the rate of one", TRANSFORMERS))]
     five = fmean(abs(math.log(row.five_constants / row.measured)) for row in far)
-    assert len(far) == 229
+    assert len(far) == 227
     assert (
         fmean(abs(row.log_error) for row in far) < five < fmean(abs(math.log(row.linear / row.measured)) for row in far)
     )

@@ -98,7 +98,7 @@ def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
     ("model", "image_size"),
     [
         (choices.AlexNetSettings(classes=1000), 224),
-        (choices.Torchvision(name="resnet18", classes=1000), 224),
+        (choices.Torchvision(name="resnet34", classes=1000), 224),
     ],
 )
 def test_other_models_and_sizes_are_traced(model: choices.Model, image_size: int) -> None:
