@@ -158,8 +158,9 @@ def test_a_gpu_is_named_by_its_part_too_and_of_several_the_nearest_generation_is
     (of_part,), (of_two,) = (
         predict(*words, rate)[1] for rate in ("rate=a100-sxm4-80gb:2470", "rate=dgx1-v100:1200,dgx-a100:2470")
     )
-    assert "rescaled from a100-sxm4-80gb" in of_part["compute_note"]
-    assert of_two["compute_note"] == of_part["compute_note"]
+    for point in (of_part, of_two):
+        assert point["compute_note"].startswith("rescaled from a100-sxm4-80gb ")
+    assert of_two["iteration_s"] == pytest.approx(of_part["iteration_s"], rel=0.01)  # whose CPU is known
 
 
 def test_a_gpu_without_a_precision_is_taken_to_have_run_its_nearest(predict):
@@ -472,9 +473,9 @@ def test_steps_of_a_trace_say_themselves_how_they_vary(capsys):
 
 def test_transformers_are_compared_with_transformers():
     point = {"systems": "dgx-h100", "model": "gptx", "batch_size": 64, "gpus": 8, "precision": "bf16"}
-    assert "69 such rates were predicted to 5.2%, given that of the fewest GPUs" in sure_of(**point)[1]
+    assert "69 such rates were predicted to 5.3%, given that of the fewest GPUs" in sure_of(**point)[1]
     _, both = sure_of(**point, strategy=["bucket", "fsdp"])
-    assert "69 rates (transformers, DDP, one node) were predicted to 5.2%, given that of the fewest GPUs" in both
+    assert "69 rates (transformers, DDP, one node) were predicted to 5.3%, given that of the fewest GPUs" in both
     assert "no scaling by transformers, FSDP, one node was ever compared with a measurement" in both
     nodes = {"nodes": 2, "network": "ndr400", "nics": 8, "gpus": 16, "strategy": "fsdp"}
     made, _ = sure_of(**{**point, **nodes})
