@@ -112,8 +112,13 @@ def logged(folder: Path):
 def whole(file: Path):
     """The records of a file up to the last one, which wandb's own process may write a moment after a run has ended."""
 
+    from google.protobuf.message import DecodeError
+
     def complete():
-        found = list(records(file))
+        try:
+            found = list(records(file))
+        except DecodeError:  # half of one is written
+            return None
         return found if any(each.HasField("exit") for each in found) else None
 
     return until(complete, f"the last record of {file}")
