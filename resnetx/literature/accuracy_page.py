@@ -89,8 +89,7 @@ a series whose rate on eight GPUs is 8 % below its others, for each GPU. The int
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
 a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
 other generation: there, whole generations are left out. A generation is here where its own fit is better on networks
-that it has not seen than that to all others, and on publishers where there are several. Transformers are fitted apart,
-on all GPUs together.
+and publishers that it has not seen than that to all others. Transformers are fitted apart, on all GPUs together.
 """
 
 ANOTHER_GPU = """Rates of one GPU, each predicted from the rate that the same program had on another one (both

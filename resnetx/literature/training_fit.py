@@ -297,8 +297,7 @@ def _largest(values: Iterable[float | None]) -> float | None:
 def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
     """The fit to all GPUs, but for rows that say why they are outside, and those to single generations.
 
-    Each of the latter is drawn to the fit to all other generations, and left out but where it is better on networks
-    that it has not seen, and on publishers where there are several.
+    Each of the latter is drawn to the fit to all other generations, and left out where that is better.
     """
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
@@ -309,8 +308,8 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
             continue
         parameters = fit([row for row in inside if row.generation != generation])
         fitted = roofline(generation, fits, partial(fit, prior=parameters))
-        unseen = (fitted.unseen_network_error, fitted.unseen_source_error)
-        if all(error < _mean_error(fits, parameters) for error in unseen if error is not None):
+        left_out = [fitted.unseen_network_error, fitted.unseen_source_error]
+        if np.mean([error for error in left_out if error is not None]) < _mean_error(fits, parameters):
             found.append(fitted)
     return [msgspec.structs.replace(found[0], unseen_generation_90=dict(_unseen(inside, found))), *found[1:]]
 
