@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from resnetx import workloads
-from resnetx.api.systems import load_systems, refuse_no_library
+from resnetx.api.systems import load_system, load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Server, Strategy
 from resnetx.compose import compose, points_of, struct_of
 from resnetx.config import FIND, check, clock_from, lab_from, request_from
@@ -23,7 +23,7 @@ from resnetx.record.prediction import PredictionInput
 from resnetx.record.traces import Trace
 from resnetx.request import Request
 from resnetx.settings import keywords, setting_types
-from resnetx.settings.table import tagged
+from resnetx.settings.table import TABLE, tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 
@@ -296,12 +296,20 @@ def named_workloads(given: Point, settings: PredictSettings, known: "Known | Non
         raise ConfigError(f"parameters={parameters}: of a workload by name they are known; leave parameters out")
     if settings.communication == "trace":
         raise ConfigError("communication=trace: there is no trace whose messages it could take; give one")
-    own = dict(VERBS["predict"].own)
-    own["gpus"] = gpu_counts(settings, own["gpus"])
+    own = without_groups({**VERBS["predict"].own, "gpus": gpu_counts(settings)}, given)
     if "study" in given:
-        del own["gpus"]
-    _, points = points_of({**without_groups(own, given), **given}, MAX_PREDICTED)
-    return through(_composed(points, settings), settings, known)
+        own.pop("gpus", None)
+    _, points = points_of({**own, **given}, MAX_PREDICTED)
+    further = {*own.get("gpus", ())} - {*VERBS["predict"].own["gpus"]}  # of several nodes
+    able = (point for point in points if point.get("gpus") not in further or _divides(point))
+    return through(_composed(list(able), settings), settings, known)
+
+
+def _divides(point: Point) -> bool:
+    """Whether its batch can be split over as many GPUs."""
+    batch = point.get("batch_size", TABLE["batch_size"].default)
+    whole = point.get("scaling") == "weak" or point.get("split") == "uneven" or not isinstance(batch, int)
+    return whole or batch % point["gpus"] == 0
 
 
 def composed_alike(given: Point) -> Iterator[tuple[Point, list[Request]]]:
@@ -342,6 +350,17 @@ def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Re
         yield checked(request, point, settings, counts)
 
 
-def gpu_counts(settings: PredictSettings, counts: Sequence[int]) -> list[int]:
-    """The GPU counts where none are given: as many as devices, if these are."""
-    return list(counts) if settings.devices is None else [len(settings.devices)]
+def gpu_counts(settings: PredictSettings, counts: Sequence[int] | None = None) -> list[int]:
+    """The GPU counts where none are given: as many as devices, if these are; else `counts`, or the verb's own.
+
+    Of several nodes that are asked for the verb's go on to all their GPUs.
+    """
+    if settings.devices is not None:
+        return [len(settings.devices)]
+    if counts is not None:
+        return list(counts)
+    found, nodes = {*VERBS["predict"].own["gpus"]}, settings.nodes or 1
+    for name in settings.systems if nodes > 1 and not settings.labs else ():
+        of_one = len(load_system(name, 1).gpus)
+        found |= {of_one * some for some in (*(2**power for power in range(1, nodes.bit_length())), nodes)}
+    return sorted(found)

@@ -29,7 +29,7 @@ from resnetx.prediction.scenario import Workload
 from resnetx.record.prediction import UNCHECKED, PredictionInput
 from resnetx.record.traces import LayerTimes, Trace, TracedLayer
 from resnetx.request import Request
-from resnetx.settings.verbs import VERBS, group_of
+from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 from resnetx.traces import UNSIZED, read_all, refuse_unsound
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -107,7 +107,7 @@ def _imported(trace: Trace, path: Path, given: Point, settings: PredictSettings)
     _refuse_inference(trace)
     parameters, as_traced = settings.trained_parameters, settings.communication == "trace"
     defaults = {
-        "gpus": gpu_counts(settings, VERBS["predict"].own["gpus"]),
+        "gpus": gpu_counts(settings),
         "batch_size": max(batch.batch_size for batch in trace.batches),
         "scaling": "weak",  # a batch size of its own is each GPU's
         **({"strategy": "layerwise"} if as_traced else {}),  # a message for each layer is what it has

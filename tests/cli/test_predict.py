@@ -276,6 +276,22 @@ def test_gpus_of_the_first_node_are_predicted_alike_however_many_nodes_there_are
     assert joined["interval_s"] == pytest.approx(alone["interval_s"])
 
 
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        (["nodes=2"], [1, 2, 4, 8, 16]),
+        (["nodes=5", "scaling=weak"], [1, 2, 4, 8, 16, 32, 40]),
+        (["nodes=5"], [1, 2, 4, 8, 16, 32]),  # 256 do not divide over 40
+        (["nodes=64"], [1, 2, 4, 8, 16, 32, 64, 128, 256]),
+        (["nodes=2", "gpus=4"], [4]),
+        (["nodes=2", "devices=0,8"], [2]),
+    ],
+)
+def test_nodes_that_are_asked_for_are_predicted_where_nobody_says_how_many_gpus(predict, words, counts):
+    _, found = predict("systems=dgx1-p100", *ALEXNET, "network=edr100", *words)
+    assert [point["gpus"] for point in found] == counts
+
+
 def test_a_system_that_cannot_be_joined_leaves_others_as_they_are(predict):
     _, found = predict("systems=dgx1-p100,gx8", *ALEXNET, "nodes=1,2", "network=edr100", "gpus=16")
     assert [(point["system"], point["outcome"]) for point in found] == [

@@ -48,6 +48,25 @@ def test_gpus_are_shared_out_over_switches_and_these_over_cpus(made):
     assert paths.connectivity(flat)[0] == ["X", *["PHB"] * 3, *["SYS"] * 4]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "wanted", "switches", "sockets"),
+    [
+        (2, {}, 1, 1),  # as two of a switch there
+        (6, {}, 2, 2),
+        (10, {}, 2, 2),
+        (5, {}, 1, 1),
+        (12, {}, 6, 2),
+        (8, {"switches": 1}, 1, 1),
+        (2, {"sockets": 2}, 2, 2),
+    ],
+)
+def test_any_number_of_gpus_is_shared_out_evenly_where_nobody_says_how(made, gpus, wanted, switches, sockets):
+    machine, survey = made("pcie-gen5", gpus=gpus, **wanted)
+    kinds = [component.kind for component in machine.components]
+    assert (kinds.count("gpu"), kinds.count("switch"), kinds.count("cpu")) == (gpus, switches, sockets)
+    assert any(said.startswith("the number of PCIe switches") for said in survey.unknown) == ("switches" not in wanted)
+
+
 def test_geforces_on_paper_are_no_peers_like_whatever_they_are(made):
     assert paths.are_peers(made("pcie-gen5", gpus=4)[0], 0, 1)
     machine, survey = made("pcie-gen5", gpus=4, gpu="rtx-4090")
@@ -70,6 +89,8 @@ def test_a_fabric_of_switches_grows_and_another_gpu_brings_its_own_links(made):
         ("dgx1-p100", {"gpus": 16}, "gpus=16: dgx1-p100 links its 8 GPUs directly to each other"),
         ("pcie-gen5", {"switches": 3}, "switches=3: 8 GPUs cannot be shared out evenly over them"),
         ("pcie-gen5", {"switches": 4, "sockets": 3}, "sockets=3: 4 switches cannot be shared out evenly over them"),
+        ("pcie-gen5", {"sockets": 3}, "sockets=3: 8 GPUs cannot be shared out evenly over them"),
+        ("pcie-gen5", {"switches": 1, "sockets": 2}, "sockets=2: 1 switch cannot be shared out evenly over them"),
         ("pcie-gen5", {"uplink": "x16"}, "uplink=x16: expected a generation and lanes, as gen5x16"),
         ("pcie-gen5", {"uplink": "gen9x16"}, "uplink=gen9x16: expected"),
         ("pcie-gen5", {"gpus": 8000}, "expected at most 4,096"),

@@ -28,6 +28,7 @@ from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.system import MAX_COMPONENTS
 from resnetx.loading import own_yaml
 from resnetx.settings.files import CONFIGS
+from resnetx.units import how_many
 
 Pair = tuple[int, int]  # two GPUs, by their numbers
 
@@ -420,8 +421,8 @@ def planned(like: System, plan: PaperMachine) -> Survey:
     """The survey of a machine on paper."""
     base = _like(like)
     gpus = plan.gpus or base.gpus
-    sockets = plan.sockets or _sockets(base, gpus)
-    switches = _switches(base, plan, gpus)
+    sockets = plan.sockets or _sockets(base, plan, gpus)
+    switches = _switches(base, plan, gpus, sockets)
     _check_even(gpus, switches, sockets)
     guesses: list[str] = []
     nodes = [*_gpus(base, plan, gpus, switches, sockets), *_switch_nodes(base, plan, switches, sockets)]
@@ -475,27 +476,34 @@ def _upward(like: System, name: str) -> tuple[str, Link]:
     return found
 
 
-def _switches(base: _Like, plan: PaperMachine, gpus: int) -> int:
-    """As many as asked for, or such that as many GPUs share one as in the other machine."""
-    if plan.switches is not None:
-        return plan.switches
-    if not base.switches:
-        return 0
-    each = max(1, base.gpus // base.switches)
-    return max(1, gpus // each)
+def _shared(base: _Like, gpus: int) -> int:
+    """As many switches as of which each has no fewer GPUs than one of the other machine."""
+    return max(1, gpus // max(1, base.gpus // base.switches))
 
 
-def _sockets(base: _Like, gpus: int) -> int:
-    """As many as the other machine, or such that as many GPUs share one as there."""
-    return base.sockets if gpus % base.sockets == 0 else max(1, gpus * base.sockets // base.gpus)
+def _sockets(base: _Like, plan: PaperMachine, gpus: int) -> int:
+    """As many as the other machine, or the most below that of which each has as many GPUs, and as many switches."""
+    shared = _shared(base, gpus) if base.switches else 0
+    most = (shared if plan.switches is None else plan.switches) or gpus
+    even = (gpus, plan.switches or 0)
+    return max(each for each in range(1, min(base.sockets, most) + 1) if not any(number % each for number in even))
+
+
+def _switches(base: _Like, plan: PaperMachine, gpus: int, sockets: int) -> int:
+    """As many as asked for, or the most of which each has as many GPUs, and no fewer than one of the other machine."""
+    if plan.switches is not None or not base.switches:
+        return plan.switches or 0
+    most = range(sockets, _shared(base, gpus) + 1, sockets)
+    return max((switches for switches in most if gpus % switches == 0), default=sockets)
 
 
 def _check_even(gpus: int, switches: int, sockets: int) -> None:
-    below, what = (switches, "switches") if switches else (sockets, "sockets")
-    if gpus % below:
-        raise ConfigError(f"{what}={below}: {gpus} GPUs cannot be shared out evenly over them")
-    if switches % sockets and switches:
-        raise ConfigError(f"sockets={sockets}: {switches} switches cannot be shared out evenly over them")
+    if switches % sockets:
+        above = f"{switches} switch{'es' * (switches != 1)}"
+        raise ConfigError(f"sockets={sockets}: {above} cannot be shared out evenly over them")
+    for what, number in (("sockets", sockets), ("switches", switches or 1)):
+        if gpus % number:
+            raise ConfigError(f"{what}={number}: {how_many(gpus, 'GPU')} cannot be shared out evenly over them")
 
 
 # ---- the new machine
