@@ -285,6 +285,9 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
         if group == "strategy" and squeezed(choice) in ("dp", "dataparallel"):
             hint = " (torch.nn.DataParallel is not modelled; DistributedDataParallel is bucket)"
         known = "" if near and "did you mean" in hint else f"; known: {some(sorted(paths))}"
+        if group == "model" and (known or choice.endswith(".py")):
+            file = choice if choice.endswith(".py") else "ours.py"
+            known = f"{known * (file == 'ours.py')}; one of your own: model=python model.file={file}"
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}{known}")
     text = YamlFile(paths[choice], f"a choice of {group}")
     if not isinstance(text.tree, dict):

@@ -426,8 +426,8 @@ def _left_out(scaling: KnownScaling, one: Request) -> PredictionInput:
 
 
 class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    source: str
     images_per_s: dict[int, float]
+    source: str = ""  # for whoever reads the file
 
 
 def typed_scaling(path: str) -> KnownScaling | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from resnetx.errors import some
 from resnetx.formats.copy_rows import (
     LOAD,
     MOST_BYTES,
@@ -302,6 +303,10 @@ def parse_text(file: File, text: str, size_bytes: int | None) -> CopyTable:
     """The same of printed text, which may hold the output of several calls."""
     results = _printed(file, text.splitlines())
     if not results.testcases:
+        if waived := re.findall(r"^Waiving (\w+)", text, re.MULTILINE):
+            raise file.error(
+                f"nvbandwidth left out {some(waived, where='')}, as where GPUs are no peers; expected a test that ran"
+            )
         raise file.error(
             "has no matrix of nvbandwidth, as where its sums alone were kept; expected all that it printed"
         )

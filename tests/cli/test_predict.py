@@ -694,6 +694,11 @@ def test_validation_holds(capsys, monkeypatch):
         (["systems=gx8", "calibration=missing"], "calibration=missing: no such file; expected "),
         (["systems=gx8", "nowhere"], "nowhere: no such file, and no name that is known"),
         (["systems=gx8", "model=lenet"], "model=lenet: no such model"),
+        (["gx8", "model=yolov5"], "(`resnetx list`); one of your own: model=python model.file=ours.py"),
+        (
+            ["gx8", "model=my/net.py"],
+            "model=my/net.py: no such model; one of your own: model=python model.file=my/net.",
+        ),
         (["--validate", "systems=gx8"], "systems=gx8: --validate takes no settings"),
     ],
 )

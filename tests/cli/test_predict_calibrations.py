@@ -154,6 +154,12 @@ def rates(tmp_path):
     return make
 
 
+def test_a_file_of_rates_need_not_say_where_they_are_from(predict, tmp_path):
+    (tmp_path / "rates.yaml").write_text("images_per_s: {8: 9000}\n")
+    words = ["systems=dgx1-v100", *RESNET50, "gpus=8", "rate=1394", f"calibration={tmp_path / 'rates.yaml'}"]
+    assert predict(*words)[1][0]["images_per_s"] == pytest.approx(9000, rel=1e-3)
+
+
 def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates):
     words = [*CLUSTER, *RESNET50, "gpus=[1,8,16,32]", "rate=1394"]
     _, plain = predict(*words)

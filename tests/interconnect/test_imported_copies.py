@@ -460,6 +460,11 @@ def test_osu_between_gpus_that_does_not_say_where_its_buffers_are_has_that_as_a_
     [
         (b'{"nvbandwidth": {"testcases": []}}', "a.json", "no test of it has copies between GPUs"),
         (b'{"nvbandwidth": [1]}', "a.json", "nvbandwidth"),
+        (
+            b"nvbandwidth Version: v0.2\n\nWaiving device_to_device_memcpy_write_ce.\n",
+            "a.txt",
+            "nvbandwidth left out device_to_device_memcpy_write_ce, as where GPUs are no peers; expected a",
+        ),
         (b"SUM device_to_device_memcpy_read_ce 790.16\n", "a.txt", "has no matrix of nvbandwidth, as where its sums"),
         (b"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\nnothing\n", "a.txt", "no matrix of it is one of"),
         (b"Uni-PCIe-Bandwidth\n", "a.txt", "no matrix of it is one of Tartan's"),
