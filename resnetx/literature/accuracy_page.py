@@ -67,8 +67,7 @@ FITTED = f"""## What was fitted to what
   between nodes to 20 %.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.
-  Of the 22, two stand on a bound of theirs, and are no fit: `pcie_ll` (0.5: each 4 bytes have a flag of 4, which
-  is where it began) and `rings_over_s` (50 us).
+  Of the 22 inside nodes `pcie_ll` stands on its bound, and is no fit (0.5: each 4 bytes have a flag of 4).
 """
 
 

@@ -64,8 +64,8 @@ _HOPS_s = (0.0, 20e-6, 1e-6)
 _SHARES = (0.02, 1.0, 0.1)
 _LL_SHARES = (0.02, 0.5, 0.1)  # a flag beside every 4 bytes
 _RANGES = {
-    "mesh_hop_s": _HOPS_s,
-    "switch_hop_s": _HOPS_s,
+    "hop_s": _HOPS_s,
+    "ll128_hop_s": _HOPS_s,
     "last_step_share": (0.0, 1.0, 0.1),
     "rings_lost_s": _TIMES_s,
     "rings_over_s": (50e-6, 5e-3, 0.2e-3),
@@ -83,7 +83,6 @@ _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES])
 _ALIKE = (
     ("rings_lost_s", "in_switch_lost_s"),
     ("rings_over_s", "in_switch_over_s"),
-    ("mesh_hop_s", "switch_hop_s"),
     ("pcie_ring_share", "one_switch_share"),
     ("launch_s", "rccl_launch_s"),
     *((f"{protocol}_twice", f"{protocol}_{shape}") for protocol in ("ll", "ll128") for shape in ("once", "chain")),

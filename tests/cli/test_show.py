@@ -154,7 +154,7 @@ def test_settings_of_one_workload_are_ranked_in_the_answer(screen):
     words = "predict gx8 model=alexnet batch_size=256 gpus=8 overlap.input=true,false"
     _, out, _ = screen(None, *words.split())
     assert "on 8 GPUs of gx8: overlap.input true trains AlexNet, batch 256, about as fast as overlap.input f" in out[0]
-    assert out[0].endswith("(no difference is shown: 0.7 to 1.5 times).")
+    assert out[0].endswith("(no difference is shown: 0.7 to 1.4 times).")
     assert not any(line.startswith("GPUs") for line in out)  # they stand in the answer
 
 

@@ -256,7 +256,7 @@ def test_a_figure_that_nothing_tells_stays_that_of_the_librarys_source():
     found = fit(pcie)
     assert found.pcie_ring_share == pytest.approx(0.697, abs=0.05)
     assert found.ll128_twice == UNFITTED.ll128_twice
-    assert found.mesh_hop_s == UNFITTED.mesh_hop_s
+    assert found.hop_s == UNFITTED.hop_s
 
 
 @pytest.mark.slow

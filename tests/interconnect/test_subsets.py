@@ -56,6 +56,13 @@ def test_too_many_choices_are_refused():
         pick(load("gb200-nvl72"), 8)
 
 
+def test_what_gpus_that_are_no_peers_reach_is_open_and_not_ranked():
+    machine = load("pcie-a100")  # two GPUs below each of four switches; peers below one alone
+    assert [choice.devices for choice in pick(machine, 2)] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    with pytest.raises(ConfigError, match="pick=2: no two of any 2 free GPUs of pcie-a100 are peers"):
+        pick(machine, 2, free=[0, 2, 4, 6])
+
+
 # ---- choices that are alike -----------------------------------------------------------------------------------------
 
 

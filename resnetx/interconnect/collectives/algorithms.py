@@ -150,6 +150,11 @@ LL_CHANNEL_BYTES = 4096
 LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 
 
+# On Blackwell NCCL's search tries no ring below 18 GB/s (search.cc of 2.28), and gives 16 to any two CPUs of AMD
+# (topo.h). Where it finds none it expects 0.1, and LL ends at 4 KiB: published of eight GPUs on two EPYC 9575F.
+SEARCHED_FROM, SEARCHED_Bps, AMD_Bps, UNFOUND_Bps = 10.0, 18e9, 16e9, 0.1e9
+
+
 # NCCL 2.1 and 2.2 take LL to 16 KiB, and one ring to so many bytes of a call, by compute capability (NVIDIA's
 # documentation of NCCL_LL_THRESHOLD and NCCL_SINGLE_RING_THRESHOLD). What LL takes: tuning.cc of 2.5.6, the oldest.
 BEFORE_TUNING = Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, 1 / 4)
@@ -177,8 +182,8 @@ def shape(operation: Operation) -> Shape:
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of NCCL 2.4 and later inside one node, but for the last six. Shares are of the rate of the links."""
 
-    mesh_hop_s: float = 3.4e-6  # a step of Simple over direct NVLinks
-    switch_hop_s: float = 3.4e-6  # and through NVSwitches
+    hop_s: float = 3.4e-6  # a step of Simple over NVLink
+    ll128_hop_s: float = 1.9e-6
     last_step_share: float = 0.0  # of the last step of rings, from Ampere on, that sends nothing while it adds up
     rings_lost_s: float = 0.0  # on the way to the rate of large sizes, of the same
     rings_over_s: float = 0.5e-3  # half of it is lost once bytes have moved for so long
@@ -200,6 +205,10 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rccl_launch_s: float = 4.5e-6  # the same of AMD's
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
     ll_channel_s_per_B: float = 0.0  # of each step of a tree of nodes in LL, for what a channel has of it
+
+    def hop(self, protocol: str, on_nvlink: bool) -> float | None:
+        """Seconds of a step over NVLink; None: what the library expects, which is what it takes."""
+        return {"Simple": self.hop_s, "LL128": self.ll128_hop_s}.get(protocol) if on_nvlink else None
 
     def share(self, protocol: str, shape: Shape, on_nvlink: bool) -> float:
         """Of the links' rate, by protocol and operation; `on_nvlink`: else over PCI Express."""
@@ -383,8 +392,18 @@ class NcclAlgorithms:
 
     @property
     def planned_ring_Bps(self) -> float:
-        """What the library expects; its choice depends on nothing that is fitted."""
+        """What the links are said to carry; the library's choice depends on nothing that is fitted."""
         return min(self.inside.ring_Bps, self._network_Bps)
+
+    @property
+    def _most_expected_Bps(self) -> float:
+        """What the library expects at most: next to nothing where its search ends above what joins the CPUs."""
+        if self._on_nvlink or self.between or self._gpu.compute_capability.value < SEARCHED_FROM:
+            return math.inf
+        passed = {name for ring in self.inside.rings for name in ring.walk}
+        cpus = [part for name in passed if isinstance(part := self.system.component(name).part, CpuSpec)]
+        between_Bps = AMD_Bps if any("AMD" in cpu.about for cpu in cpus) else self.inside.ring_Bps
+        return UNFOUND_Bps if len(cpus) > 1 and between_Bps < SEARCHED_Bps else math.inf
 
     @property
     def tree_Bps(self) -> float:
@@ -547,8 +566,7 @@ class NcclAlgorithms:
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = protocol.nvlink_s if self._on_nvlink else protocol.pcie_s
         share = protocol.share if self._on_nvlink or protocol.pcie_share is None else protocol.pcie_share
-        fitted_hop = simple and self._on_nvlink and not self._rccl  # RCCL's own are taken as they are
-        hop_s = self._simple_hop_s if fitted_hop else expected_hop_s
+        hop_s = expected_hop_s if self._rccl else self.fitted.hop(protocol.name, self._on_nvlink) or expected_hop_s
         return Algorithm(
             "ring",
             self._start_s + protocol.base_s + protocol.handovers(kind) * steps * hop_s,
@@ -559,7 +577,7 @@ class NcclAlgorithms:
             kept=protocol.name == "LL128" and kind == "twice" and self.inside.lanes is not None,
             expected=(
                 protocol.base_s + steps * expected_hop_s,
-                factor / (self.planned_ring_Bps * share),
+                factor / (min(self.planned_ring_Bps, self._most_expected_Bps) * share),
             ),
         )
 
@@ -573,11 +591,11 @@ class NcclAlgorithms:
         hop = self.generation.tree
         if hop is None or self.tree_Bps <= 0 or (self._mi300 and self.between is None):  # RCCL has none there
             return None
-        expected = (self._tree_fixed_s(hop), 1 / (self.tree_Bps * TREE_SHARE))
+        expected = (self._tree_fixed_s(hop), 1 / (min(self.tree_Bps, self._most_expected_Bps) * TREE_SHARE))
         return Algorithm(
             "tree",
             self._start_s + expected[0],
-            expected[1],
+            1 / (self.tree_Bps * TREE_SHARE),
             self._limit(self.tree_Bps, self.inside.chain_limit),
             by_size=TREE_BY_SIZE if self.between and not self._rccl else (),
             expected=None if self.between else expected,
@@ -659,14 +677,6 @@ class NcclAlgorithms:
     @property
     def _on_nvlink(self) -> bool:
         return self.inside.family == "nvlink"
-
-    @property
-    def _switched(self) -> bool:
-        return self._on_nvlink and self.inside.lanes is None
-
-    @property
-    def _simple_hop_s(self) -> float:
-        return self.fitted.switch_hop_s if self._switched else self.fitted.mesh_hop_s
 
     def _step_s(self, hop: Hop) -> float:
         return hop.nvlink_s if self.inside.family == "nvlink" else hop.pcie_s

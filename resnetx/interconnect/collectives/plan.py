@@ -23,10 +23,13 @@ The assumptions, and how much depends on each:
   good at 8.
 - Across CPU sockets, kernels of NCCL 2 and later get what NCCL's source plans for them (`kernel_GBps` of a link
   part), far less than a copy engine. It decides how deep a DGX-1 falls at 5 GPUs: to 6.0 instead of 10.1 GB/s. NCCL 1
-  is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
-- Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
-- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 23 figures,
-  such as 4.8 us for each GPU that one process starts, and that LL128 reaches 0.54 of the links' rate in an all-reduce
+  is given the rates of copies there, for what it was measured at is above 6.0; why, is not known. Between two EPYC of
+  Turin they get what another such host was measured at (23), as NCCL plans with 16 for any of AMD's.
+- Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`), but for
+  the hops of Simple and LL128 over NVLink (`Fitted`).
+- Rings are counted by lanes; NCCL's logs have two channels for each, up to Ampere (`test_nccl_logs.py`).
+- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 22 figures,
+  such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.6 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.

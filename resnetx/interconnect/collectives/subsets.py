@@ -46,7 +46,10 @@ def pick(
     size_bytes: float = 2**28,
     library: str | None = None,
 ) -> list[GpuSubset]:
-    """All choices of `count` from the `free` GPUs (all unless set), the best first; equals in order of their ids."""
+    """All choices of `count` from the `free` GPUs (all unless set), the best first; equals in order of their ids.
+
+    Without those of GPUs that are no peers: what such reach is open.
+    """
     known = range(len(system.gpus))
     candidates = sorted(known if free is None else free)
     if len(set(candidates)) != len(candidates) or not set(candidates) <= set(known):
@@ -68,8 +71,19 @@ def pick(
             plans[devices] = plan(system, collective, devices, library)
             if advance:
                 advance(1)
-    busbw_Bps = {devices: planned.cost(size_bytes).busbw_Bps for devices, planned in plans.items()}
-    ranked = [GpuSubset(devices, busbw_Bps[like], plans[like]) for devices, like in first_like.items()]
+    known_Bps = {
+        devices: planned.cost(size_bytes).busbw_Bps for devices, planned in plans.items() if not planned.no_peers
+    }
+    if not known_Bps:
+        raise ConfigError(
+            f"pick={count}: no two of any {count} free GPUs of {system.name} are peers, so that none are known to be "
+            f"better; expected some that are peers; collective={collective} gpus={count} without pick= has the two ends"
+        )
+    ranked = [
+        GpuSubset(devices, known_Bps[like], plans[like]) for devices, like in first_like.items() if like in known_Bps
+    ]
+    if open_choices := choices - len(ranked):
+        progress.note(f"pick={count}: {open_choices} choices of GPUs that are no peers are left out: open")
     return sorted(ranked, key=lambda choice: (-choice.busbw_Bps, choice.devices))
 
 
