@@ -1,4 +1,4 @@
-"""Figures of predictions: speed-ups, where the time of each GPU goes, what runs when, and predicted beside measured.
+"""Figures of predictions: speed-ups, where the time of each GPU goes, what runs when; beside measurements; and scores.
 
 Speed-ups have the form of Shi et al. 2018, Fig. 2 to 4: a panel for each workload, a line for each system, framework or
 whatever else differs, dotted the ideal. Where the time goes is a bar for each number of GPUs, whose parts sum to the
@@ -15,6 +15,7 @@ from textwrap import wrap
 
 from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
+from resnetx.record.literature import Score
 from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.accuracy import point_words
 from resnetx.reporting.charts.figure import BARS, PAPER, QUIET, Figure, workload_colours
@@ -297,3 +298,29 @@ def _row_of(claim: CheckedClaim, named: Mapping[str, int]) -> str:
     of = f" ({of})" * (named[claim.says] > 1 and bool(of))
     said = shortened(claim.says, max(LINE, MOST_SAID - len(of))) + of
     return "\n".join(wrap(said, LINE))
+
+
+# ---- scores ---------------------------------------------------------------------------------------------------------
+
+
+def score_figures(score: Score) -> list[Figure]:
+    """The mean error of each predictor by kind of published figure."""
+    rows: list[Record] = [
+        {
+            "kind": f"{each.kind.removeprefix('training, ')} ({each.figures})",
+            **fields(each, "predictor", "mean_error", "predicted", "worst_error"),
+        }
+        for each in score.scores
+        if each.predicted
+    ]
+    if not rows:
+        return []
+    plot = Plot(
+        x=Axis("mean_error", "mean error", labels="percent"),
+        y=Axis("kind", "", "names"),
+        marks=(Mark("dots", look={"size": 40}),),
+        colour=Scale("predictor", system_looks(names_in(rows, "predictor"))),
+        tips=tuple(rows[0]),
+    )
+    caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
+    return [figure("scores", "How far off each predictor is", caption, table_of_records(rows), plot)]
