@@ -14,6 +14,7 @@ from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import Limits, LostTime, MeasuredPartName, PointResult, point_results
 from resnetx.reporting.worth import worth
 from resnetx.request import Request, settings_label, varying_settings
+from resnetx.settings.verbs import group_of
 from resnetx.statistics import Runs, Summary
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import Unit, figure, how_many, on_cores, to_interval
@@ -521,16 +522,12 @@ def alike_requests(a: Sequence[Request], b: Sequence[Request]) -> set[tuple[str,
 def _keys(a: Sequence[Request], b: Sequence[Request]) -> tuple[list[str], list[str]]:
     """The settings of all points, and those that tell points apart."""
     keys = list(dict.fromkeys(key for request in (*a, *b) for key in request.settings))
-    return keys, [key for key in keys if _group(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
-
-
-def _group(key: str) -> str:
-    return key.partition(".")[0]
+    return keys, [key for key in keys if group_of(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
 
 
 def _chief(key: str, differing: Collection[str]) -> bool:
     """Whether a setting is not just one that comes with another choice: strategy.bucket_cap_mb with strategy=bucket."""
-    return key == _group(key) or _group(key) not in differing
+    return key == group_of(key) or group_of(key) not in differing
 
 
 def _tells_apart(key: str, requests: Sequence[Request]) -> bool:

@@ -23,10 +23,10 @@ from resnetx.record.comparisons import (
     Estimate,
     SystemComparison,
     SystemPoint,
-    SystemSide,
 )
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
+from resnetx.reporting import compared_systems
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, accuracy_answer, checked_columns
 from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, benches_answer, lines_of, ratio_lines
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
@@ -402,12 +402,8 @@ def _by_simple_model(point: SystemPoint) -> str:
     return "" if model is None else _percent(model.ratio)
 
 
-def _side(name: str, point: SystemPoint) -> SystemSide | None:
-    return next((side for side in point.sides if side.system == name), None)
-
-
 def _rate(name: str, point: SystemPoint) -> str:
-    side = _side(name, point)
+    side = compared_systems.side(point, name)
     if side is None:
         return ""
     if side.iterations_per_s:
@@ -422,7 +418,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def _limit(name: str, point: SystemPoint) -> str:
-    side = _side(name, point)
+    side = compared_systems.side(point, name)
     if side is None or side.limited_by is None:
         return ""
     return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"

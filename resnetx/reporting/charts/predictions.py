@@ -17,7 +17,6 @@ from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
 from resnetx.record.literature import Score
 from resnetx.record.prediction import PredictedPoint, PredictedTask
-from resnetx.reporting.accuracy import point_words
 from resnetx.reporting.charts.figure import BARS, PAPER, QUIET, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
     Axis,
@@ -36,6 +35,7 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
 )
 from resnetx.reporting.charts.step_parts import predicted_parts
+from resnetx.reporting.compared_systems import case_words
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
 from resnetx.table import Record, fields, table_of_records
 from resnetx.units import Unit, how_many, si, to_interval, unit_by_library
@@ -243,7 +243,7 @@ def _checked(point: CheckedPoint) -> Record | None:
         "measured_ms_low": 1e3 * point.measured_s.low,
         "measured_ms_high": 1e3 * point.measured_s.high,
         "error": point.error,
-        "description": f"{point_words(point)}: {point.error:+.1%}",
+        "description": f"{case_words(point)}: {point.error:+.1%}",
     }
 
 
