@@ -21,8 +21,8 @@ def unit_by_library(library: str) -> Unit:
     return "rank" if library == "gloo" else "GPU"
 
 
-def how_many(count: int, unit: Unit, one: str = "1") -> str:
-    """ "1 rank", "2 GPUs"; `one`: how a single one is counted, as "one" in a sentence."""
+def how_many(count: int, unit: str, one: str = "1") -> str:
+    """ "1 rank", "2 GPUs", "3 steps"; `one`: how a single one is counted, as "one" in a sentence."""
     return f"{one if count == 1 else count} {unit}{'s' * (count != 1)}"
 
 
@@ -62,6 +62,16 @@ def GBps(rate_Bps: float) -> str:
 def in_ms(seconds: float) -> str:
     """A time in milliseconds with three significant digits: in_ms(1.284) is "1,280", in_ms(0.0095) "9.5"."""
     return f"{seconds * 1e3:.3g}" if seconds < 0.9995 else number(seconds * 1e3)
+
+
+def cell_ms(seconds: float | None, digits: int = 2) -> str:
+    """A time in milliseconds in a column, where all have as many digits; "" where it is not known."""
+    return "" if seconds is None else f"{seconds * 1e3:,.{digits}f}"
+
+
+def short(value: float) -> str:
+    """Three digits, or all before the point: "0.0123", "12.3", "12,345"."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def figure(value: float) -> str:

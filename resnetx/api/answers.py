@@ -16,6 +16,7 @@ from resnetx.table import ANSWERS, Answer, Column, as_shown
 from resnetx.units import (
     CPU,
     GBps,
+    cell_ms,
     duration,
     how_many,
     in_ms,
@@ -155,25 +156,21 @@ def traced_batches() -> "list[Column[tuple[TracedBatch, TraceSums]]]":
     """The columns of a batch and what it adds up to."""
     return [
         Column(">batch", lambda row: f"{row[0].batch_size}"),
-        Column(">forward", lambda row: _ms(row[1].forward_s)),
-        Column(">backward", lambda row: _ms(row[1].backward_s)),
-        Column(">update", lambda row: _ms(row[1].update_s), 6),
-        Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
-        Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
-        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "in no part: instrumenting, and what is no operation."),
-        Column(">profiled", lambda row: _ms(row[1].step_s), 7),
-        Column(">step", lambda row: _ms(row[1].clean_step_s)),
+        Column(">forward", lambda row: cell_ms(row[1].forward_s)),
+        Column(">backward", lambda row: cell_ms(row[1].backward_s)),
+        Column(">update", lambda row: cell_ms(row[1].update_s), 6),
+        Column(">input wait", lambda row: cell_ms(row[1].input_wait_s), 3),
+        Column(">copy", lambda row: cell_ms(row[1].host_to_device_s), 1),
+        Column(">rest", lambda row: cell_ms(row[1].rest_s), 4, "in no part: instrumenting, and what is no operation."),
+        Column(">profiled", lambda row: cell_ms(row[1].step_s), 7),
+        Column(">step", lambda row: cell_ms(row[1].clean_step_s)),
         Column(">profiled / step", lambda row: _ratio(row[1].instrumented_over_clean), 5),
         Column(">sum / step", lambda row: _ratio(row[1].parts_over_clean), help="parts but the rest over that step."),
-        Column(">input alone", lambda row: _ms(row[1].input_s), 2, "a batch, when nothing else runs."),
-        Column(">host alone", lambda row: _ms(row[1].host_s) if row[0].times.host_s else "", 6,
+        Column(">input alone", lambda row: cell_ms(row[1].input_s), 2, "a batch, when nothing else runs."),
+        Column(">host alone", lambda row: cell_ms(row[1].host_s) if row[0].times.host_s else "", 6,
                "to queue a step, when the device has nothing else to do."),
         Column("device busy", lambda row: _busy(row[0]), 4),
     ]  # fmt: skip
-
-
-def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:,.2f}"
 
 
 def _ratio(value: float | None) -> str:

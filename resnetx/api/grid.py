@@ -5,7 +5,6 @@
 `grid.parquet` has a row for each point, in base units; pandas, Polars and DuckDB read it. `grid.json` has the answer.
 """
 
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from resnetx import __version__, packages, progress
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
 from resnetx.prediction.predict import GRID_POINTS, Columns, Curve, GridRow, grid_columns
-from resnetx.record.sealing import RecordPart
+from resnetx.record.sealing import RecordPart, whole
 from resnetx.table import Record, Tabular, row
 from resnetx.units import with_interval
 
@@ -78,18 +77,12 @@ def _written(path: Path, shares: Iterator[Columns]) -> Iterator[Columns]:
     """Each share, once it is written; the file has its name when all are."""
     from pyarrow import parquet
 
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
+    with drawings.writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with parquet.ParquetWriter(temporary, _schema(), compression="zstd") as writer:
+        with whole(path) as temporary, parquet.ParquetWriter(temporary, _schema(), compression="zstd") as writer:
             for columns in shares:
                 writer.write_table(_table(columns))
                 yield columns
-        temporary.replace(path)
-    except OSError as error:
-        raise ConfigError(f"out={path.parent}: cannot be written ({error.strerror})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _schema() -> "pyarrow.Schema":

@@ -408,7 +408,7 @@ def _figure(value: float | None, unit: str = "") -> str:
 
 
 def _score(score: Score) -> Part:
-    from resnetx.reporting.charts.records import score_figures
+    from resnetx.reporting.charts.predictions import score_figures
 
     tables = [PageTable("scores-by-kind", "By kind", score.table())]
     return _tabular("Predictors of published figures", score, tables, score_figures(score))
@@ -437,7 +437,7 @@ _OUTLIERS: list[Column[Outlier]] = [
 
 
 def _steering(steering: Steering) -> Part:
-    from resnetx.reporting.charts.records import matrices
+    from resnetx.reporting.charts.topology import matrices
 
     graphs = [graph] if (graph := _links(steering)) else []
     tables = [PageTable("gpus", "GPU by GPU", steering.table())]

@@ -345,10 +345,11 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
 def _figures(of: HasFigures) -> "Iterator[Figure]":
     from resnetx.api.describe import Workloads
     from resnetx.reporting.charts.benches import figures as bench_figures
-    from resnetx.reporting.charts.predictions import accuracy_figure, prediction_figures, timelines
-    from resnetx.reporting.charts.records import check_figures, counted_figures, matrices, score_figures, trace_figures
+    from resnetx.reporting.charts.predictions import accuracy_figure, prediction_figures, score_figures, timelines
+    from resnetx.reporting.charts.records import check_figures, counted_figures, trace_figures
     from resnetx.reporting.charts.studies import figures as study_figures
     from resnetx.reporting.charts.systems import system_figures
+    from resnetx.reporting.charts.topology import matrices
 
     match of:
         case System():

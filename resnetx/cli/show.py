@@ -532,11 +532,11 @@ class Quiet(Reports):
             say(text, err, indent=indent)
 
     def assumed(self, text: str) -> None:
-        """Keeps it for the record."""
+        """Keeps it for the record, and for the line `more`."""
         _screen.assumed.append(text)
 
 
-class Terminal(Reports):
+class Terminal(Quiet):
     """Notes and progress of `resnetx.progress`, on standard error."""
 
     @property
@@ -548,10 +548,6 @@ class Terminal(Reports):
         """Prints prose; what is skipped in one go, before the answer."""
         if not _keep_skipped(text):
             say(text, err, indent=indent)
-
-    def assumed(self, text: str) -> None:
-        """Keeps it for the line `more`."""
-        _screen.assumed.append(text)
 
     def command(self, text: str) -> None:
         """Prints a line as it is."""

@@ -1,6 +1,5 @@
 """Which nodes of a fleet, and pairs of nodes, are slow, and why: short runs on each, beside others and a system."""
 
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from resnetx.fleet.outliers import FLOOR, SPREADS, against, checked, facts_of, o
 from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.systems.system import System
 from resnetx.measure.launch import write
-from resnetx.record import SCHEMA, RunRecord, TaskRecord, Unknown, if_known, known, seal, timestamp
+from resnetx.record import SCHEMA, RunRecord, TaskRecord, Unknown, if_known, known, seal, timestamp, whole
 from resnetx.record.prediction import PredictedPoint
 from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure
 from resnetx.settings import keywords
@@ -175,12 +174,10 @@ _OF_PREDICTION = ("model", "image_size", "precision", "batch_size", "input")
 
 def store_metrics(file: Path, record: Check) -> None:
     """Writes the metrics whole or not at all: the collector may read at any moment, and skips what is no *.prom."""
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     try:
-        temporary.write_text(metrics_text(record), encoding="utf-8")
-        temporary.replace(file)
+        with whole(file) as temporary:
+            temporary.write_text(metrics_text(record), encoding="utf-8")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"prometheus={file}: cannot be written ({error.strerror}); the check is recorded") from None
     progress.command(f"metrics: {file}")
 

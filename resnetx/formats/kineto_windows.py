@@ -19,6 +19,7 @@ from pathlib import Path
 from resnetx.errors import FileError
 from resnetx.formats.chrome import Event
 from resnetx.formats.kineto_iterations import UPDATE, Window, Work, Works, undone_by
+from resnetx.units import how_many
 
 MAX_STEPS = 10_000
 STEP = re.compile(r"ProfilerStep#\d+")
@@ -71,10 +72,6 @@ def _refuse_many(count: int, path: Path) -> None:
         raise FileError(f"{path}: has {count:,} iterations; expected at most {MAX_STEPS:,}: profile fewer")
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
 # ---- training -------------------------------------------------------------------------------------------------------
 
 
@@ -113,7 +110,7 @@ def _of_marks(found: Works, marks: list[Window]) -> ProfiledIterations:
     if marked > 1:
         remarks.append(f"{marked} step marks up to an update, one for each micro-batch, were taken for one iteration")
     if idle:
-        remarks.append(f"{_counted(idle, 'step mark')} without a backward pass (evaluation) left out")
+        remarks.append(f"{how_many(idle, 'step mark')} without a backward pass (evaluation) left out")
     if most > 1:
         remarks.append(
             f"a step mark has {most} backward passes with updates between them (of several optimizers or steps)"
@@ -136,7 +133,7 @@ def _of_training(found: Works, path: Path) -> ProfiledIterations:
         ends = {end for _, end in windows}
         if len(last := sorted({update.name for update in updates if update.end in ends})) > 1:
             raise FileError(_unclear(path, f"two optimizers update in turn ({', '.join(last)})"))
-        steps, iterations = _counted(len(updates), "optimizer step"), _counted(len(windows), "iteration")
+        steps, iterations = how_many(len(updates), "optimizer step"), how_many(len(windows), "iteration")
         return ProfiledIterations(windows, f"its {steps} ended {iterations}")
     together = _apart(passes, starts.clearings) if starts.clearings else passes
     begins = [starts.of(own, before) for before, own in zip([None, *together], together, strict=False)]
@@ -230,7 +227,7 @@ def _of_inference(found: Works, path: Path) -> ProfiledIterations:
     names = [item.name for item in items]
     begin, length = _repetition(names)
     if length and not any(OF_NETWORKS.search(name) for name in names[:begin]):
-        return _repeated(items, begin, length, "run", f" of the same {_counted(length, 'operation')}")
+        return _repeated(items, begin, length, "run", f" of the same {how_many(length, 'operation')}")
     if _repeats_much(names):
         raise FileError(_unclear(path, "operations repeat, but not the same each time"))
     whole = (items[0].begin, items[-1].end) if items else _ALL

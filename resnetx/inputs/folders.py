@@ -24,7 +24,7 @@ import numpy as np
 from resnetx.errors import ConfigError
 from resnetx.host import flock, node_name
 from resnetx.inputs import Share
-from resnetx.record import Unknown
+from resnetx.record import Unknown, whole
 from resnetx.units import si
 
 if TYPE_CHECKING:
@@ -372,16 +372,13 @@ def _copy(files: Sequence[_File], root: Path, folder: Path, stage: Path) -> None
 
     def copy(file: _File) -> None:
         source, target = root / file.name, folder / file.name
-        partial = target.with_name(f".{target.name}.partial")  # hidden: no pipeline takes it for an image
         try:
-            shutil.copyfile(source, partial)
-            if (size := partial.stat().st_size) != file.size_bytes:
-                raise ConfigError(f"{source}: changed while it was copied ({size} bytes of {file.size_bytes})")
-            partial.replace(target)
+            with whole(target, f".{target.name}.partial") as partial:
+                shutil.copyfile(source, partial)
+                if (size := partial.stat().st_size) != file.size_bytes:
+                    raise ConfigError(f"{source}: changed while it was copied ({size} bytes of {file.size_bytes})")
         except OSError as error:
             raise _refused(stage, f"{source.name} cannot be copied there ({error.strerror})") from None
-        finally:
-            partial.unlink(missing_ok=True)
 
     try:
         for name in {file.name.partition("/")[0] for file in files}:

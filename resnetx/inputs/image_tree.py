@@ -39,6 +39,7 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import cores, dying_with
 from resnetx.inputs import folders, jpeg
 from resnetx.loading import File
+from resnetx.record import whole
 
 # ---- scenes ---------------------------------------------------------------------------------------------------------
 # Pictures with the statistics of photographs, each drawn from three numbers: seed, class and index.
@@ -536,14 +537,8 @@ def _claim(root: Path, size: str, seed: int) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all. The temporary name is always the same, so what a kill left behind is overwritten."""
-    part = path.with_name(f".{path.name}.part")
-    try:
+    with whole(path, f".{path.name}.part") as part:
         part.write_bytes(data)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _unwritable(root: Path, error: OSError) -> ConfigError:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from resnetx.choices import Sample, TokensInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import Batches, Share, folders, no_images
+from resnetx.record import whole
 
 if TYPE_CHECKING:
     import torch
@@ -79,12 +80,10 @@ def make(path: Path, *, tokens: int, vocabulary: int, seed: int) -> None:
     edges = np.cumsum(chance / chance.sum())[:-1]
     random = np.random.default_rng(seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.part")
-    with unfinished.open("wb") as file:
+    with whole(path) as unfinished, unfinished.open("wb") as file:
         for begin in range(0, tokens, AT_ONCE):
             drawn = random.random(min(AT_ONCE, tokens - begin))
             file.write(np.searchsorted(edges, drawn, side="right").astype(TOKEN).tobytes())
-    unfinished.replace(path)
 
 
 def _mapped(path: Path) -> Tokens:

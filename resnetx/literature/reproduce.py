@@ -111,9 +111,8 @@ def _settings(requests: Sequence[Request]) -> dict[str, str]:
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
     """In the order of the papers: collectives, then training; or those of one number."""
-    from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size
     from resnetx.reporting.charts.predictions import prediction_figures, stated_beside
-    from resnetx.reporting.charts.systems import system_figures
+    from resnetx.reporting.charts.systems import collective_bandwidth, copies_over_size, system_figures
 
     rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))
     if found.comparison:

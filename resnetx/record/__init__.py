@@ -74,6 +74,7 @@ from resnetx.record.sealing import (
     record_file,
     seal,
     timestamp,
+    whole,
     write,
 )
 from resnetx.record.tasks import (

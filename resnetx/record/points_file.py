@@ -15,7 +15,6 @@ come first, and then rows are built, some at a time, up to a limit (`_Limit`) th
 import hashlib
 import json
 import os
-import secrets
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ import msgspec
 from resnetx.errors import prepared, shortened
 from resnetx.loading import File, UnboundedError, refuse_unbounded
 from resnetx.record.prediction import PointsFile, PredictedPoint, Prediction
-from resnetx.record.sealing import RecordError
+from resnetx.record.sealing import RecordError, whole
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
@@ -60,16 +59,11 @@ def write_points(folder: Path, made: Prediction) -> Prediction:
     from pyarrow import parquet
 
     folder.mkdir(parents=True, exist_ok=True)
-    path, temporary = folder / NAME, folder / f".{NAME}.{secrets.token_hex(8)}"
-    try:
+    with whole(folder / NAME) as temporary:
         parquet.write_table(_table(made), temporary, compression="zstd")
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     stated = PointsFile(name=NAME, points=len(made.points), sha256=sha256)
     others = {path: why for path, why in made.unknown.items() if not path.startswith("points.")}
     return msgspec.structs.replace(made, points=[], unknown=others, points_file=stated)

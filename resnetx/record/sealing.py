@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,16 +117,24 @@ def write(path: Path, content: msgspec.Struct) -> None:
     """
     data = _encoded(path, content)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with whole(path) as temporary, temporary.open("xb") as file:  # readable by whom the user's umask lets
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def whole(path: Path, name: str = "") -> Iterator[Path]:
+    """Where a file is written before it takes its place, which it does if the block ends well; else nothing is left.
+
+    `name`: always the same there, so that what a kill left is written over. Hidden, it is taken for nothing else.
+    """
+    temporary = path.with_name(name or f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as file:  # readable by whom the user's umask lets
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         temporary.replace(path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def _encoded(path: Path, content: msgspec.Struct) -> bytes:

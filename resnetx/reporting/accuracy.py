@@ -18,8 +18,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.record import SCHEMA
 from resnetx.record.comparisons import Accuracy, CheckedAdvantage, CheckedPoint, Total
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.reporting.compared_systems import point_words as predicted_words
-from resnetx.reporting.compared_systems import refuse_unsound
+from resnetx.reporting.compared_systems import case_words, point_words, refuse_unsound
 from resnetx.reporting.study_results import MeasuredPoint, Results
 from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import Summary, derived, ratio
@@ -65,7 +64,7 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
         advantages=advantages,
         totals=list(_totals([point for point, _ in pairs], advantages)),
         not_measured=[
-            f"{predicted_words(point)} on {point.system}, {point.library}"
+            f"{point_words(point)} on {point.system}, {point.library}"
             for point in prediction.points
             if point.request is None or not measured.of(point.request)
         ],
@@ -209,7 +208,7 @@ def _totals(points: Sequence[CheckedPoint], advantages: Sequence[CheckedAdvantag
             points=len(errors),
             mean_absolute_error=statistics.fmean(abs(error) for error, _ in errors),
             worst_error=worst,
-            worst_point=point_words(where),
+            worst_point=case_words(where),
             bias=statistics.fmean(error for error, _ in errors),
             within=sum(point.within is True for point in own),
             overlapping=sum(point.overlap is True for point in own),
@@ -217,12 +216,6 @@ def _totals(points: Sequence[CheckedPoint], advantages: Sequence[CheckedAdvantag
             advantages=len(decided),
             advantages_right=sum(advantage.right is True for advantage in decided),
         )
-
-
-def point_words(point: CheckedPoint) -> str:
-    """A point in words."""
-    gpus = how_many(point.gpus, unit_by_library(point.library))
-    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
 
 
 def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
@@ -262,7 +255,7 @@ def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: R
     if younger:
         warnings.append(
             f"the prediction, made at {prediction.made_at}, is younger than the first run of {len(younger)} of "
-            f"{len(points)} cases, as {point_words(younger[0])}: it could have known them"
+            f"{len(points)} cases, as {case_words(younger[0])}: it could have known them"
         )
     return warnings
 

@@ -101,7 +101,7 @@ def _collectives(records: Iterable[BenchRecord]) -> TimesBySize:
 def _cells(records: Iterable[BenchRecord]) -> TimesBySize:
     found: TimesBySize = {}
     for cell in _alone(records):
-        key = _Key(_family(cell), pair=(cell.source, cell.target), pair_class="")
+        key = _Key(_family(cell), pair=(cell.source, cell.target))
         at = found.setdefault(key, {})
         at[cell.size_bytes] = min(median(cell.time_s), at.get(cell.size_bytes, math.inf))
     return found
@@ -257,15 +257,25 @@ class LineRatios(NamedTuple):
         """The geometric mean."""
         return math.exp(fmean(math.log(ratio.ratio) for ratio in self.ratios))
 
+    @property
+    def median(self) -> float:
+        return median(ratio.ratio for ratio in self.ratios)
+
 
 def ratio_lines(found: BenchComparison) -> list[LineRatios]:
     """The operations and classes of pairs that both have, the furthest apart first; else their pairs."""
+    lines = lines_of([*found.collectives, *found.classes] or found.cells)
+    return sorted(lines, key=lambda line: -abs(log(line.mean)))
+
+
+def lines_of(ratios: Iterable[BenchRatio]) -> list[LineRatios]:
+    """The ratios by operation and place, in their order."""
     lines: dict[tuple[str, str], list[BenchRatio]] = {}
-    for ratio in [*found.collectives, *found.classes] or found.cells:
+    for ratio in ratios:
         pair = "" if ratio.source is None else f"{ratio.source} to {ratio.target}"
         where = f"{ratio.gpus} ranks" if ratio.gpus else ratio.pair_class or pair
         lines.setdefault((ratio.what, where), []).append(ratio)
-    return sorted((LineRatios(*key, ratios) for key, ratios in lines.items()), key=lambda line: -abs(log(line.mean)))
+    return [LineRatios(*key, own) for key, own in lines.items()]
 
 
 LINE_RATIOS: list[Column[LineRatios]] = [
@@ -283,20 +293,11 @@ def sizes_text(sizes_bytes: Sequence[int]) -> str:
     return " to ".join(dict.fromkeys(size_text(size) for size in (min(sizes_bytes), max(sizes_bytes))))
 
 
-class PairRatios(NamedTuple):
-    """A copy between two places, and its ratios over sizes."""
-
-    what: str
-    source: CopyEnd | None
-    target: CopyEnd | None
-    ratios: list[float]
-
-
-PAIR_RATIOS: list[Column[PairRatios]] = [
+PAIR_RATIOS: list[Column[LineRatios]] = [
     Column("copies", lambda pair: pair.what),
-    Column(">from", lambda pair: f"{pair.source}"),
-    Column(">to", lambda pair: f"{pair.target}"),
-    Column(">B / A", lambda pair: f"{median(pair.ratios):.3f}", help="the median over sizes."),
-    Column(">least", lambda pair: f"{min(pair.ratios):.3f}"),
-    Column(">most", lambda pair: f"{max(pair.ratios):.3f}"),
+    Column(">from", lambda pair: f"{pair.ratios[0].source}"),
+    Column(">to", lambda pair: f"{pair.ratios[0].target}"),
+    Column(">B / A", lambda pair: f"{pair.median:.3f}", help="the median over sizes."),
+    Column(">least", lambda pair: f"{min(ratio.ratio for ratio in pair.ratios):.3f}"),
+    Column(">most", lambda pair: f"{max(ratio.ratio for ratio in pair.ratios):.3f}"),
 ]

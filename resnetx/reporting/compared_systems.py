@@ -15,6 +15,7 @@ from resnetx.record import SCHEMA
 from resnetx.record.comparisons import (
     Axis,
     CheckedClaim,
+    CheckedPoint,
     CollectivePoint,
     CopyPoint,
     Crossing,
@@ -237,6 +238,12 @@ def _holds(ends: Sequence[float], iteration_s: float) -> bool:
         return False
     low_s, high_s = ends
     return 0 <= low_s <= iteration_s * (1 + ROUNDING) and iteration_s * (1 - ROUNDING) <= high_s < math.inf
+
+
+def case_words(point: SystemPoint | CheckedPoint) -> str:
+    """ "AlexNet, batch 256, 8 GPUs, bf16"."""
+    gpus = how_many(point.gpus, unit_by_library(point.library))
+    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
 
 
 def point_words(point: PredictedPoint) -> str:

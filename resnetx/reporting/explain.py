@@ -19,7 +19,7 @@ from resnetx.record import Copies, RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.sealing import RecordPart
 from resnetx.reporting.accuracy import AlikeCases
-from resnetx.reporting.explain_benches import differences
+from resnetx.reporting.explain_benches import difference_lines, differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study_points import StudyPoint, alike_requests
 from resnetx.reporting.study_scaling import MeasuredPartName
@@ -271,11 +271,7 @@ def _evidence(a: Side, b: Side) -> list[str]:
     """In what the runs of both differ beside their settings."""
     if not a.runs or not b.runs:
         return []
-    lines = [
-        f"{difference.name}: {', '.join(difference.a)} in A, {', '.join(difference.b)} in B"
-        for difference in differences(a.runs, b.runs)
-        if set(difference.a) != set(difference.b)
-    ]
+    lines = difference_lines(differences(a.runs, b.runs))
     sent_a, sent_b = _sent(a.runs), _sent(b.runs)
     if sent_a and sent_b and sent_a != sent_b:
         same = "the same in another order" if sorted(sent_a) == sorted(sent_b) else f"{len(sent_b)} in B"

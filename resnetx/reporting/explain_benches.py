@@ -164,6 +164,13 @@ def _coarse(share: float) -> str:
     return f"{5 * round(20 * max(-1e9, min(share, 1e9)))}%"
 
 
+def difference_lines(found: Iterable[Difference]) -> list[str]:
+    """Those in which the two differ, a line each; not what varies within each alike."""
+    return [
+        f"{each.name}: {', '.join(each.a)} in A, {', '.join(each.b)} in B" for each in found if {*each.a} != {*each.b}
+    ]
+
+
 def _difference_text(difference: Difference) -> str:
     varies = f" (varies within {' and '.join(difference.varies_in)})" if difference.varies_in else ""
     return f"A: {' | '.join(difference.a)}; B: {' | '.join(difference.b)}{varies}"
@@ -307,11 +314,7 @@ def _interval(times_s: Sequence[float]) -> list[float] | None:
 
 def _shared_evidence(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list[str]:
     """In what the two differ as a whole: machines, software, environment, transport, clocks, and what else ran."""
-    lines = [
-        f"{difference.name}: {', '.join(difference.a)} in A, {', '.join(difference.b)} in B"
-        for difference in bench_differences(a, b)
-        if set(difference.a) != set(difference.b)
-    ]
+    lines = difference_lines(bench_differences(a, b))
     readings_a, readings_b = dict(_readings(a)), dict(_readings(b))
     lines += [
         f"{name}: {readings_a[name]} in A, {readings_b[name]} in B"

@@ -50,7 +50,7 @@ from resnetx.reporting.study_scaling import PARTS, Limits
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.table import Cell, Table, parted
-from resnetx.units import number, whole
+from resnetx.units import how_many, number, whole
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
 # One HTML page of anything: a part for each record, in which conclusions stand first, then figures, then tables.
@@ -434,19 +434,15 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
     lambda request: f"strategy {request.strategy.kind}",
     lambda request: ", ".join(request.unusual),
     lambda request: f"{request.scaling} scaling",
-    lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",
-    lambda request: f"at least {_many(request.warmup, 'step')} of warm-up",
-    lambda request: f"{_many(request.threads, 'thread')} per rank",
+    lambda request: f"{how_many(request.windows, 'window')} of at least {how_many(request.steps, 'step')}",
+    lambda request: f"at least {how_many(request.warmup, 'step')} of warm-up",
+    lambda request: f"{how_many(request.threads, 'thread')} per rank",
 )
 
 
 def _repeats(results: Results) -> str:
     study = results.study
-    return f"{_many(study.repeats, 'run')} of each case and {study.twins} of each control asked for"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{how_many(study.repeats, 'run')} of each case and {study.twins} of each control asked for"
 
 
 def _most_frequent(words: Iterable[str]) -> str:

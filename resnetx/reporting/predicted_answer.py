@@ -23,7 +23,7 @@ from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
 from resnetx.request import settings_label, varying_settings
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import Unit, how_many, on_cores, to_interval, two_ends, unit_by_library
+from resnetx.units import Unit, cell_ms, how_many, on_cores, to_interval, two_ends, unit_by_library
 
 MOST_RANKED = 4  # each over the next, and each with its largest loss
 PARTS: dict[PartName, str] = {
@@ -426,11 +426,11 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
         *(over_baseline if any_gain(points) else []),
-        Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
-        Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
+        Column(">step ms", lambda row: cell_ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
+        Column(">its ends", lambda row: _and([cell_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(
             ">exposed ms",
-            lambda row: _ms(row[1].exposed_communication_s),
+            lambda row: cell_ms(row[1].exposed_communication_s),
             ONLY_WITH_ALL,
             "communication not hidden by computation.",
         ),
@@ -456,10 +456,6 @@ def any_gain(points: Sequence[PredictedPoint]) -> bool:
 
 def _and(ends: Sequence[str]) -> str:
     return " to ".join(ends)
-
-
-def _ms(time_s: float | None) -> str:
-    return "" if time_s is None else f"{time_s * 1e3:,.2f}"
 
 
 def _rate_cell(point: PredictedPoint) -> str:

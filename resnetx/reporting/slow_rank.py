@@ -30,7 +30,7 @@ import msgspec
 
 from resnetx.record.traces import Observation
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import in_ms, with_interval
+from resnetx.units import cell_ms, in_ms, with_interval
 
 WINDOWS = 16
 FEWEST_STEPS = 2 * WINDOWS
@@ -360,19 +360,15 @@ def numbers(ranks: Sequence[int]) -> str:
 RANKS: list[Column[ObservedRank]] = [
     Column("rank", lambda rank: f"{rank.rank}"),
     Column("node", lambda rank: rank.node),
-    Column(">update, ms", lambda rank: _column_ms(rank.update_s)),
-    Column(">input", lambda rank: _column_ms(rank.input_s)),
-    Column(">forward", lambda rank: _column_ms(rank.forward_s)),
-    Column(">backward", lambda rank: _column_ms(rank.backward_s)),
-    Column(">exposed", lambda rank: _column_ms(rank.exposed_s)),
-    Column(">waiting", lambda rank: "" if rank.for_last_s is None else _column_ms(rank.for_last_s)),
-    Column(">step", lambda rank: _column_ms(rank.step_s)),
+    Column(">update, ms", lambda rank: cell_ms(rank.update_s, 1)),
+    Column(">input", lambda rank: cell_ms(rank.input_s, 1)),
+    Column(">forward", lambda rank: cell_ms(rank.forward_s, 1)),
+    Column(">backward", lambda rank: cell_ms(rank.backward_s, 1)),
+    Column(">exposed", lambda rank: cell_ms(rank.exposed_s, 1)),
+    Column(">waiting", lambda rank: "" if rank.for_last_s is None else cell_ms(rank.for_last_s, 1)),
+    Column(">step", lambda rank: cell_ms(rank.step_s, 1)),
     Column(">behind", lambda rank: "" if rank.later_s is None else f"{rank.later_s * 1e3:+,.1f}"),
 ]
-
-
-def _column_ms(time_s: float) -> str:
-    return f"{time_s * 1e3:,.1f}"
 
 
 def shown_ranks(ranks: Sequence[ObservedRank]) -> Answer:
@@ -426,7 +422,7 @@ def jobs_answer(parts: Sequence[JobPart], a: Sequence[ObservedRank], b: Sequence
 
 JOB_PARTS: list[Column[JobPart]] = [
     Column("part", lambda part: part.part),
-    Column(">A, ms", lambda part: _column_ms(part.a_s)),
-    Column(">B, ms", lambda part: _column_ms(part.b_s)),
+    Column(">A, ms", lambda part: cell_ms(part.a_s, 1)),
+    Column(">B, ms", lambda part: cell_ms(part.b_s, 1)),
     Column(">B - A", lambda part: f"{round((part.b_s - part.a_s) * 1e3, 1) + 0.0:+,.1f}"),
 ]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from resnetx.errors import ConfigError
 from resnetx.record import RunSummary, Workload
 from resnetx.record.comparisons import Difference
@@ -16,7 +14,8 @@ from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import Limits, LostTime, MeasuredPartName, PointResult, point_results
 from resnetx.reporting.worth import worth
 from resnetx.request import Request, settings_label, varying_settings
-from resnetx.statistics import MIN_RUNS, Runs, Summary, derived
+from resnetx.settings.verbs import group_of
+from resnetx.statistics import Runs, Summary
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import Unit, figure, how_many, on_cores, to_interval
 
@@ -523,16 +522,12 @@ def alike_requests(a: Sequence[Request], b: Sequence[Request]) -> set[tuple[str,
 def _keys(a: Sequence[Request], b: Sequence[Request]) -> tuple[list[str], list[str]]:
     """The settings of all points, and those that tell points apart."""
     keys = list(dict.fromkeys(key for request in (*a, *b) for key in request.settings))
-    return keys, [key for key in keys if _group(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
-
-
-def _group(key: str) -> str:
-    return key.partition(".")[0]
+    return keys, [key for key in keys if group_of(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
 
 
 def _chief(key: str, differing: Collection[str]) -> bool:
     """Whether a setting is not just one that comes with another choice: strategy.bucket_cap_mb with strategy=bucket."""
-    return key == _group(key) or _group(key) not in differing
+    return key == group_of(key) or group_of(key) not in differing
 
 
 def _tells_apart(key: str, requests: Sequence[Request]) -> bool:
@@ -575,82 +570,3 @@ def _obstacle(telling: Sequence[str], a: Sequence[Request], b: Sequence[Request]
     chief = [key for key in apart if _chief(key, apart)]
     differences = [f"{key} is {', '.join(values[key][0])} in A and {', '.join(values[key][1])} in B" for key in chief]
     return "; ".join(differences) or f"they share values of {', '.join(telling)}, but no combination of them"
-
-
-# The same point in two studies, and quotients of what was measured there: B over A, and ratios of speed-ups.
-
-
-@dataclass(frozen=True)
-class Quotient:
-    """Rates over rates, each a set of runs."""
-
-    above: tuple[Runs, ...]
-    below: tuple[Runs, ...]
-
-
-@dataclass(frozen=True)
-class PointPair:
-    """One point in both studies; A gives it its labels."""
-
-    a: StudyPoint
-    b: StudyPoint
-
-    @property
-    def key(self) -> str:
-        return self.a.request.key
-
-    @property
-    def series(self) -> str:
-        """What the pairs of one scaling curve share."""
-        return self.a.request.baseline_key
-
-    @property
-    def gpus(self) -> int:
-        return self.a.request.gpus
-
-    @property
-    def words(self) -> str:
-        return self.a.words
-
-    @property
-    def good(self) -> bool:
-        """Whether it ran well in both."""
-        return bool(self.a.good_runs and self.b.good_runs)
-
-    @property
-    def rate(self) -> Quotient:
-        """How many times as fast B is."""
-        return Quotient((self.b.rates,), (self.a.rates,))
-
-    def speedup(self, base: "PointPair") -> Quotient:
-        """How many times the speed-up of A over the baseline B has over the same."""
-        return Quotient((self.b.rates, base.a.rates), (self.a.rates, base.b.rates))
-
-
-def baselines(pairs: Sequence[PointPair], gpus: int) -> dict[str, PointPair]:
-    """By series, the pair that speed-ups are over: the one on `gpus` GPUs, or else on the fewest that ran in both."""
-    series: dict[str, list[PointPair]] = defaultdict(list)
-    for pair in pairs:
-        if pair.good:
-            series[pair.series].append(pair)
-    return {key: min(those, key=lambda pair: (pair.gpus != gpus, pair.gpus)) for key, those in series.items()}
-
-
-def mean(quotients: Sequence[Quotient]) -> Summary:
-    """The geometric mean of the quotients, with the interval that their runs leave to it.
-
-    The points count as they are, not as a sample of all workloads: others may well lie outside. The interval of a mean
-    of several is wider than it need be: with 6 runs everywhere it held the truth in 99 % of 300 simulated means of 6
-    quotients. Below MIN_RUNS runs anywhere it is none, and reaches as far as if all quotients were at one end at once.
-    """
-    sets = [runs for quotient in quotients for runs in (*quotient.above, *quotient.below)]
-    signs = [sign for quotient in quotients for sign in [1] * len(quotient.above) + [-1] * len(quotient.below)]
-    powers = [sign / len(quotients) for sign in signs]
-    fewest = min(map(len, sets))
-    if len(quotients) == 1 or fewest >= MIN_RUNS:
-        return derived(lambda *rates: np.exp(sum(p * np.log(r) for p, r in zip(powers, rates, strict=True))), *sets)
-    single = [mean([quotient]) for quotient in quotients]
-    median = statistics.geometric_mean(summary.median for summary in single)
-    low = statistics.geometric_mean(summary.low for summary in single)
-    high = statistics.geometric_mean(summary.high for summary in single)
-    return Summary(median, low, high, fewest, "range")

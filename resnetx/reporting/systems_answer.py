@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resnetx.record.comparisons import Crossing, Estimate, Margin, SystemComparison, SystemPoint, SystemSide
-from resnetx.reporting.compared_systems import lead, over
+from resnetx.reporting.compared_systems import case_words, lead, over
 from resnetx.reporting.csv_tables import estimate_cells, table_of
 from resnetx.table import Answer, Column, Record, Table, as_shown, fields, table_of_records
 from resnetx.units import figure, how_many, two_ends, unit_by_library, with_interval
@@ -117,7 +117,7 @@ def _of_library(compared: SystemComparison, library: str) -> str:
         if undecided := [point for point in points if any(side.between for side in point.sides)]:
             largest = max(undecided, key=lambda point: point.gpus)
             rates = ", ".join(f"{side.system} {_rate(side)}" for side in largest.sides)
-            return f"{with_}, no two rates can be compared: {_case_name(largest)}: {rates} iterations/s"
+            return f"{with_}, no two rates can be compared: {case_words(largest)}: {rates} iterations/s"
         return f"{with_}, no case runs on two of the systems"
     if not any(leads.values()):
         of = f" in any of {len(judged)} cases" if len(judged) > 1 else ""
@@ -139,7 +139,7 @@ def _most(led: Sequence[SystemPoint]) -> str:
     point = max(led, key=lambda point: point.margin.ratio.value if point.margin else 0.0)
     assert point.margin, "chosen because it has one"
     over_ = f" over {point.margin.second}" if len(point.sides) > 2 else ""
-    return f"{ratio_text(point.margin.ratio, ' times')}{over_} for {_case_name(point)}"
+    return f"{ratio_text(point.margin.ratio, ' times')}{over_} for {case_words(point)}"
 
 
 def _furthest(judged: Sequence[SystemPoint]) -> str:
@@ -147,13 +147,7 @@ def _furthest(judged: Sequence[SystemPoint]) -> str:
     point = max(judged, key=lambda point: point.margin.ratio.value if point.margin else 0.0)
     assert point.margin, "judged by it"
     ratio = f"{point.margin.first} is {ratio_text(point.margin.ratio, ' times')} as fast as {point.margin.second}"
-    return f"at most {ratio}, for {_case_name(point)}" if len(judged) > 1 else ratio
-
-
-def _case_name(point: SystemPoint) -> str:
-    """ "AlexNet, batch 256, 8 GPUs, bf16"."""
-    gpus = how_many(point.gpus, unit_by_library(point.library))
-    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
+    return f"at most {ratio}, for {case_words(point)}" if len(judged) > 1 else ratio
 
 
 def ratio_text(ratio: Estimate, unit: str = "") -> str:
@@ -172,7 +166,7 @@ def shown_point(point: SystemPoint) -> Answer:
     faster = (
         "" if margin is None else f"{margin.first} is {ratio_text(margin.ratio, ' times')} as fast as {margin.second}"
     )
-    told = f"Predicted for {_case_name(point)}: {faster or 'no two systems can be compared'}."
+    told = f"Predicted for {case_words(point)}: {faster or 'no two systems can be compared'}."
     return Answer([told], as_shown(SIDES, point.sides))
 
 

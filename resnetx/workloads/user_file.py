@@ -19,7 +19,6 @@ it, counting and predicting need no torch.
 """
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from resnetx import packages, progress
 from resnetx.choices import PythonSettings
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.loading import File, is_file, read_json
+from resnetx.record import whole
 from resnetx.workloads.counts import DATA, Layer
 
 COUNTING_S = 600  # at most: a file that trains when it is imported would never end
@@ -161,7 +161,6 @@ def _counted_apart(model: PythonSettings, image_size: int, path: Path) -> Saved:
             raise ConfigError(found.error)
         with suppress(OSError):  # a folder that cannot be written: it is counted anew each time
             path.parent.mkdir(exist_ok=True)
-            unfinished = path.with_suffix(f".{os.getpid()}")
-            unfinished.write_bytes(msgspec.json.encode(found.saved))
-            unfinished.replace(path)
+            with whole(path) as unfinished:
+                unfinished.write_bytes(msgspec.json.encode(found.saved))
     return found.saved

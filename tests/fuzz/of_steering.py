@@ -10,7 +10,7 @@ from resnetx.api.load import load
 from resnetx.cli.verbs import show_steer
 from resnetx.formats.logs import network_ends, read_channels, ring_steps
 from resnetx.record.topologies import Steering
-from resnetx.reporting.charts.records import matrices
+from resnetx.reporting.charts.topology import matrices
 from resnetx.steering.link_units import best, steering_problem
 from resnetx.steering.steered_traffic import read_traffic
 from tests.fuzz.harness import Target, seldom

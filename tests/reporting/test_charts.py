@@ -9,7 +9,6 @@ import pytest
 from resnetx.choices import Torchvision
 from resnetx.record.comparisons import CollectivePoint
 from resnetx.reporting.charts import studies
-from resnetx.reporting.charts.benches import collective_bandwidth
 from resnetx.reporting.charts.figure import (
     COLUMN,
     MOST_PANELS,
@@ -24,6 +23,7 @@ from resnetx.reporting.charts.figure import (
 from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, Scale, factors, shape_looks
 from resnetx.reporting.charts.grammar import figure as grammar_figure
 from resnetx.reporting.charts.study_styles import MOST_SIDES, SeriesStyles
+from resnetx.reporting.charts.systems import collective_bandwidth
 from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
 

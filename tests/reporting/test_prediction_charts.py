@@ -8,11 +8,10 @@ import pytest
 from resnetx.record.comparisons import CollectivePoint
 from resnetx.record.prediction import PredictedTask
 from resnetx.reporting.accuracy import check
-from resnetx.reporting.charts.benches import small_collectives
 from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.grammar import factors
 from resnetx.reporting.charts.predictions import accuracy_figure, timelines
-from resnetx.reporting.charts.systems import system_figures
+from resnetx.reporting.charts.systems import small_collectives, system_figures
 from resnetx.reporting.compared_systems import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
 

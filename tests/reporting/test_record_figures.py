@@ -12,7 +12,8 @@ import resnetx
 from resnetx.api.report import report
 from resnetx.record.literature import KindScore, Score
 from resnetx.reporting.charts.figure import draw, specification
-from resnetx.reporting.charts.records import check_figures, run_figures, score_figures, trace_figures
+from resnetx.reporting.charts.predictions import score_figures
+from resnetx.reporting.charts.records import check_figures, run_figures, trace_figures
 from resnetx.reporting.charts.studies import figures
 from resnetx.traces import read_all
 from tests.reporting.checked_fleet import all_reduce

@@ -1,11 +1,10 @@
 """`compare`: two studies or benches, systems, or a prediction and the study that checks it; and its screens."""
 
 from argparse import Namespace
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from resnetx.api.answers import papers_answer, score_answer
 from resnetx.api.compare import Compared, compared
@@ -13,7 +12,6 @@ from resnetx.cli import show
 from resnetx.cli.verbs import show_predict, show_reproduce
 from resnetx.literature.claims import are_of_the_paper
 from resnetx.literature.explanations import Causes
-from resnetx.record.bench_record import CopyEnd
 from resnetx.record.comparisons import (
     Accuracy,
     BenchComparison,
@@ -25,12 +23,12 @@ from resnetx.record.comparisons import (
     Estimate,
     SystemComparison,
     SystemPoint,
-    SystemSide,
 )
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
+from resnetx.reporting import compared_systems
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, accuracy_answer, checked_columns
-from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, benches_answer, ratio_lines
+from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, benches_answer, lines_of, ratio_lines
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
 from resnetx.reporting.explain_benches import DIFFERENCES
 from resnetx.reporting.systems_answer import (
@@ -184,29 +182,18 @@ def bench_comparison(found: BenchComparison) -> None:
 
 
 def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
-    if not ratios:
-        return
-    lines: dict[tuple[str, int | None, str | None], list[BenchRatio]] = defaultdict(list)
-    for ratio in ratios:
-        lines[ratio.what, ratio.gpus, ratio.pair_class].append(ratio)
-    for (what, gpus, pair_class), line in lines.items():
-        where = ", ".join(filter(None, (f"{gpus} ranks" if gpus else "", pair_class)))
+    for line in lines_of(ratios):
         show.say()
-        of_line = f"{title}: {what} ({where})"
-        show.listing(RATIOS, line, of_line, by="the smallest and the largest", constant=True)
+        of_line = f"{title}: {line.what} ({line.where})"
+        show.listing(RATIOS, line.ratios, of_line, by="the smallest and the largest", constant=True)
 
 
 def _cells(cells: Sequence[BenchRatio]) -> None:
     """The pairs, by the median of their ratios over sizes."""
-    pairs: dict[tuple[str, CopyEnd | None, CopyEnd | None], list[float]] = defaultdict(list)
-    for cell in cells:
-        pairs[cell.what, cell.source, cell.target].append(cell.ratio)
-    if not pairs:
-        return
-    ordered = sorted(pairs.items(), key=lambda each: -abs(median(each[1]) - 1))
-    show.say()
-    pair_ratios = [PairRatios(*key, ratios) for key, ratios in ordered]
-    show.listing(PAIR_RATIOS, pair_ratios, "Pairs, those that differ most first", every=True, constant=True)
+    if cells:
+        pairs = sorted(lines_of(cells), key=lambda pair: -abs(pair.median - 1))
+        show.say()
+        show.listing(PAIR_RATIOS, pairs, "Pairs, those that differ most first", every=True, constant=True)
 
 
 # ---- a prediction and its study -------------------------------------------------------------------------------------
@@ -415,12 +402,8 @@ def _by_simple_model(point: SystemPoint) -> str:
     return "" if model is None else _percent(model.ratio)
 
 
-def _side(name: str, point: SystemPoint) -> SystemSide | None:
-    return next((side for side in point.sides if side.system == name), None)
-
-
 def _rate(name: str, point: SystemPoint) -> str:
-    side = _side(name, point)
+    side = compared_systems.side(point, name)
     if side is None:
         return ""
     if side.iterations_per_s:
@@ -435,7 +418,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def _limit(name: str, point: SystemPoint) -> str:
-    side = _side(name, point)
+    side = compared_systems.side(point, name)
     if side is None or side.limited_by is None:
         return ""
     return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"

@@ -38,7 +38,7 @@ from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
 from resnetx.table import ALWAYS, Column
-from resnetx.units import how_many
+from resnetx.units import how_many, short
 
 if TYPE_CHECKING:
     from resnetx.api.grid import PredictedGrid
@@ -372,17 +372,13 @@ _VALIDATION: "list[Column[TrainingRow]]" = [
     Column("figure", lambda row: row.what),
     Column("system", lambda row: row.system),
     Column(">GPUs", lambda row: f"{row.gpus}"),
-    Column(">measured", lambda row: _rate(row.measured)),
-    Column(">predicted", lambda row: "?" if row.predicted is None else _rate(row.predicted)),
-    Column(">interval", lambda row: " to ".join(_rate(end) for end in (row.low, row.high) if end is not None), 2),
+    Column(">measured", lambda row: short(row.measured)),
+    Column(">predicted", lambda row: "?" if row.predicted is None else short(row.predicted)),
+    Column(">interval", lambda row: " to ".join(short(end) for end in (row.low, row.high) if end is not None), 2),
     Column("unit", lambda row: row.unit),
     Column(">off by", lambda row: "" if row.error is None else f"{row.error:+.1%}"),
     Column("given", lambda row: row.given, 1),
 ]
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def validate_(

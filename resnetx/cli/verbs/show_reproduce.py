@@ -18,6 +18,7 @@ from resnetx.record.literature import CheckedPapers, KindScore, Score
 from resnetx.reporting.compared_systems import counted
 from resnetx.study import Point
 from resnetx.table import Column
+from resnetx.units import short
 
 # ---- statements of systems that are compared ------------------------------------------------------------------------
 # How many hold, each beside what is predicted, and what decides it.
@@ -123,15 +124,11 @@ def _figures(claim: CheckedClaim) -> str:
     if claim.ours is None or claim.unit == "share":
         return ""
     unit = f" {claim.unit}" * bool(claim.unit)
-    ends = f" ({_short(claim.ours_low)} to {_short(claim.ours_high)})" if claim.ours_low and claim.ours_high else ""
+    ends = f" ({short(claim.ours_low)} to {short(claim.ours_high)})" if claim.ours_low and claim.ours_high else ""
     stated = ""
     if claim.stated is not None and claim.difference is not None:
-        stated = f" for {_short(claim.stated)}, {claim.difference:+.1%}"
-    return f"{_short(claim.ours)}{ends}{unit}{stated}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+        stated = f" for {short(claim.stated)}, {claim.difference:+.1%}"
+    return f"{short(claim.ours)}{ends}{unit}{stated}"
 
 
 # ---- what decides ---------------------------------------------------------------------------------------------------

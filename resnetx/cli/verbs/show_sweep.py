@@ -12,7 +12,7 @@ from resnetx.api import largest
 from resnetx.api.stored import MeasuredStudy
 from resnetx.api.sweep import AskedStudy, Plan, execute, planned, study_of
 from resnetx.cli import show
-from resnetx.cli.verbs.show_train import PHASES, ms, parts, show_commands, submitted
+from resnetx.cli.verbs.show_train import PHASES, parts, show_commands, submitted
 from resnetx.errors import ConfigError
 from resnetx.record import Phases
 from resnetx.reporting.study_points import (
@@ -30,7 +30,7 @@ from resnetx.reporting.study_points import (
 from resnetx.reporting.study_scaling import PARTS, Limits, MeasuredPartName, StepPart
 from resnetx.study import Point
 from resnetx.table import ALWAYS, Column
-from resnetx.units import duration, how_many
+from resnetx.units import cell_ms, duration, how_many
 
 
 def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -208,7 +208,7 @@ def limits(points: Sequence[StudyPoint]) -> None:
     names: list[Column[tuple[StudyPoint, Limits]]] = [column.of(lambda row: row[0]) for column in point_names(points)]
     columns: list[Column[tuple[StudyPoint, Limits]]] = [
         *names,
-        Column(">step ms", lambda row: ms(row[1].step_s.median)),
+        Column(">step ms", lambda row: cell_ms(row[1].step_s.median, 1)),
         *(_share_column(part).of(lambda row: row[1]) for part in present),
         Column(">loader images/s", lambda row: f"{row[1].loader_rate.median:,.0f}" if row[1].loader_rate else "", 1),
     ]
@@ -236,7 +236,7 @@ def _phases_of(row: tuple[StudyPoint, Limits]) -> Phases:
 def _phase_column(index: int, name: str) -> Column[Phases]:
     def cell(phases: Phases) -> str:
         by_rank = parts(phases)[index]  # [] of a phase that older records do not have
-        return ms(fmean(by_rank)) if by_rank else ""
+        return cell_ms(fmean(by_rank), 1) if by_rank else ""
 
     return Column(f">{name}", cell, 1 if name in _LESS else ALWAYS)
 

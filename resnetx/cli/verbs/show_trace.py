@@ -21,7 +21,7 @@ from resnetx.reporting.slow_rank import ObservedRank, observed_answer, observed_
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.traces import layer_s, slowest, sums
-from resnetx.units import si
+from resnetx.units import cell_ms, si
 
 
 def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
@@ -112,8 +112,8 @@ def _gradients(row: LayersRow) -> str:
 
 SLOWEST: list[Column[LayersRow]] = [
     Column("layer", lambda row: row.name),
-    Column(">forward ms", lambda row: _ms(row.median_s("forward_s"))),
-    Column(">backward ms", lambda row: _ms(row.median_s("backward_s"))),
+    Column(">forward ms", lambda row: cell_ms(row.median_s("forward_s"))),
+    Column(">backward ms", lambda row: cell_ms(row.median_s("backward_s"))),
     Column(">of both", lambda row: f"{row.share:.1%}"),
     Column(">gradients", _gradients),
 ]
@@ -160,11 +160,8 @@ MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
     Column(">batch", lambda row: f"{row[0].batch_size}"),
     Column(">message", lambda row: f"{row[2].operation} {row[1]}".strip()),
     Column(">size", lambda row: si(row[2].size_bytes, "B")),
-    Column(">waiting ms", lambda row: _ms(median(row[2].waiting_s)),
+    Column(">waiting ms", lambda row: cell_ms(median(row[2].waiting_s)),
            help="until the last rank is there, mean over the ranks."),
-    Column(">transfer ms", lambda row: _ms(median(row[2].transfer_s)), help="from then until the last rank has it."),
+    Column(">transfer ms", lambda row: cell_ms(median(row[2].transfer_s)),
+           help="from then until the last rank has it."),
 ]  # fmt: skip
-
-
-def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:,.2f}"

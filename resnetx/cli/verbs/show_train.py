@@ -32,7 +32,7 @@ from resnetx.reporting.explain import copies_text
 from resnetx.request import Request
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import duration, figure, how_many, si
+from resnetx.units import cell_ms, duration, figure, how_many, si
 
 
 def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
@@ -207,11 +207,6 @@ def parts(phases: Phases) -> list[list[float]]:
     return [phases.step_s, *(getattr(phases, field) for field in PHASES.values())]
 
 
-def ms(seconds: float) -> str:
-    """Milliseconds, to a tenth."""
-    return f"{seconds * 1e3:,.1f}"
-
-
 def _inside_a_step(phases: Phases, messages: Sequence[GradientBucket]) -> None:
     """The phases of each rank's step, and when each message was ready, sent and received."""
     ranks = [[part[rank] if part else 0.0 for part in parts(phases)] for rank in range(len(phases.step_s))]
@@ -229,11 +224,12 @@ def _inside_a_step(phases: Phases, messages: Sequence[GradientBucket]) -> None:
 
 
 def _phase_column(index: int, name: str) -> Column[tuple[int, list[float]]]:
-    return Column(f">{name}", lambda row: ms(row[1][index]) if row[1][index] else "")  # older ones have no gather
+    """Empty in older records, which have no gather."""
+    return Column(f">{name}", lambda row: cell_ms(row[1][index] or None, 1))
 
 
 def _mean_ms(times_s: Sequence[Sequence[float]] | None) -> str:
-    return ms(fmean(chain(*(times_s or []))))
+    return cell_ms(fmean(chain(*(times_s or []))), 1)
 
 
 MESSAGES: list[Column[GradientBucket]] = [

@@ -1,4 +1,4 @@
-"""Figures of predictions: speed-ups, where the time of each GPU goes, what runs when, and predicted beside measured.
+"""Figures of predictions: speed-ups, where the time of each GPU goes, what runs when; beside measurements; and scores.
 
 Speed-ups have the form of Shi et al. 2018, Fig. 2 to 4: a panel for each workload, a line for each system, framework or
 whatever else differs, dotted the ideal. Where the time goes is a bar for each number of GPUs, whose parts sum to the
@@ -15,8 +15,8 @@ from textwrap import wrap
 
 from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
+from resnetx.record.literature import Score
 from resnetx.record.prediction import PredictedPoint, PredictedTask
-from resnetx.reporting.accuracy import point_words
 from resnetx.reporting.charts.figure import BARS, PAPER, QUIET, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
     Axis,
@@ -35,6 +35,7 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
 )
 from resnetx.reporting.charts.step_parts import predicted_parts
+from resnetx.reporting.compared_systems import case_words
 from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves, unit_of_point
 from resnetx.table import Record, fields, table_of_records
 from resnetx.units import Unit, how_many, si, to_interval, unit_by_library
@@ -242,7 +243,7 @@ def _checked(point: CheckedPoint) -> Record | None:
         "measured_ms_low": 1e3 * point.measured_s.low,
         "measured_ms_high": 1e3 * point.measured_s.high,
         "error": point.error,
-        "description": f"{point_words(point)}: {point.error:+.1%}",
+        "description": f"{case_words(point)}: {point.error:+.1%}",
     }
 
 
@@ -297,3 +298,29 @@ def _row_of(claim: CheckedClaim, named: Mapping[str, int]) -> str:
     of = f" ({of})" * (named[claim.says] > 1 and bool(of))
     said = shortened(claim.says, max(LINE, MOST_SAID - len(of))) + of
     return "\n".join(wrap(said, LINE))
+
+
+# ---- scores ---------------------------------------------------------------------------------------------------------
+
+
+def score_figures(score: Score) -> list[Figure]:
+    """The mean error of each predictor by kind of published figure."""
+    rows: list[Record] = [
+        {
+            "kind": f"{each.kind.removeprefix('training, ')} ({each.figures})",
+            **fields(each, "predictor", "mean_error", "predicted", "worst_error"),
+        }
+        for each in score.scores
+        if each.predicted
+    ]
+    if not rows:
+        return []
+    plot = Plot(
+        x=Axis("mean_error", "mean error", labels="percent"),
+        y=Axis("kind", "", "names"),
+        marks=(Mark("dots", look={"size": 40}),),
+        colour=Scale("predictor", system_looks(names_in(rows, "predictor"))),
+        tips=tuple(rows[0]),
+    )
+    caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
+    return [figure("scores", "How far off each predictor is", caption, table_of_records(rows), plot)]

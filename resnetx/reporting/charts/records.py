@@ -1,6 +1,5 @@
-"""Figures of traces, messages, checks, scores, steerings and workloads: which layers take the time, when messages
-travel, which node is slow, who predicts best, which pairs of GPUs a node's links are divided among, and how much work
-there is per parameter."""
+"""Figures of traces, messages, runs, jobs, checks and workloads: which layers take the time, when messages travel,
+which rank or node is slow, and how much work there is per parameter."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,9 +8,8 @@ from statistics import fmean, median
 from typing import Any, Protocol
 
 from resnetx.record import GradientBucket, Phases, RunRecord, Workload
-from resnetx.record.literature import Score
 from resnetx.record.run import Equality
-from resnetx.record.topologies import Check, CheckedRun, Steering
+from resnetx.record.topologies import Check, CheckedRun
 from resnetx.record.traces import Observation, Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
@@ -438,82 +436,6 @@ def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Fi
         f"pairs-{measure}", "Each pair of nodes: all-reduce", "Milliseconds of one run, from 0; darker is slower.",
         table_of_records(rows), plot,
     )  # fmt: skip
-
-
-# ---- scores ---------------------------------------------------------------------------------------------------------
-
-
-def score_figures(score: Score) -> list[Figure]:
-    """The mean error of each predictor by kind of published figure."""
-    rows: list[Record] = [
-        {
-            "kind": f"{each.kind.removeprefix('training, ')} ({each.figures})",
-            **fields(each, "predictor", "mean_error", "predicted", "worst_error"),
-        }
-        for each in score.scores
-        if each.predicted
-    ]
-    if not rows:
-        return []
-    plot = Plot(
-        x=Axis("mean_error", "mean error", labels="percent"),
-        y=Axis("kind", "", "names"),
-        marks=(Mark("dots", look={"size": 40}),),
-        colour=Scale("predictor", system_looks(names_in(rows, "predictor"))),
-        tips=tuple(rows[0]),
-    )
-    caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
-    return [figure("scores", "How far off each predictor is", caption, table_of_records(rows), plot)]
-
-
-# ---- steerings: the traffic, and the units before and after, as in Anderson et al. 2018, Fig. 2 ---------------------
-
-# Rows receive and columns send, as in the paper.
-
-_MOST_STEERED = 8  # GPUs, of which each square has its figure written in it
-_LEAST_WRITTEN = 0.005  # less is written as nothing: two decimals fit a square
-
-
-def matrices(made: Steering) -> Figure:
-    """The traffic, over its largest pair, and the bandwidth units before and after, side by side."""
-    saved = "" if made.rtl_saved is None else f": total RTL {made.rtl_saved:.1%} less"
-    panels: dict[str, Sequence[Sequence[float]]] = {
-        "traffic": made.traffic,
-        "units as built": made.connectivity_before,
-        "units steered": made.connectivity_after,
-    }
-    most = max(value for name, matrix in panels.items() if name != "traffic" for row in matrix for value in row)
-    rows: list[Record] = [
-        {
-            "panel": name,
-            "target": f"{target}",
-            "source": f"{source}",
-            "value": value,
-            "share": value / (1 if name == "traffic" else most or 1),
-            "label": f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else "",
-        }
-        for name, matrix in panels.items()
-        for target, row in enumerate(matrix)
-        for source, value in enumerate(row)
-    ]
-    gpus = [f"{gpu}" for gpu in range(len(made.traffic))]
-    plot = squares(
-        Axis("source", "from", "names", order=gpus),
-        Axis("target", "to", "names", order=gpus),
-        Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
-        written=len(gpus) <= _MOST_STEERED,
-        tips=("panel", "target", "source", "value"),
-        panel="panel",
-        columns=3,
-        chart_only=("share", "label"),
-    )
-    return figure(
-        "steering",
-        f"{made.system}{saved}",
-        "Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
-        table_of_records(rows),
-        plot,
-    )
 
 
 # ---- workloads that are counted, not run: after Tallent et al. 2017, Fig. 4 to 7 ------------------------------------

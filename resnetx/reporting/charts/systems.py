@@ -1,17 +1,20 @@
-"""The figures of a comparison of systems: collectives, rates against GPUs, and margins over intensity.
+"""The figures of a comparison of systems: collectives and copies, rates against GPUs, and margins over intensity.
 
-The forms are those of Tallent et al. 2017, Fig. 10 to 13. Where several libraries were predicted, each has figures of
+The forms are those of Tallent et al. 2017, Fig. 8 to 13. Where several libraries were predicted, each has figures of
 rates of its own.
 """
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
+import msgspec
+import numpy as np
+
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
-from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size, measured_dots, small_collectives
+from resnetx.reporting.charts.benches import SIZE
 from resnetx.reporting.charts.figure import FAMILIES, INK, PAPER, Figure, domain_with_foot
 from resnetx.reporting.charts.grammar import (
     Axis,
@@ -32,7 +35,7 @@ from resnetx.reporting.charts.grammar import (
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import estimate_cells
 from resnetx.table import Cell, Record, fields, table_of_records
-from resnetx.units import how_many, with_interval
+from resnetx.units import how_many, size_text, with_interval
 
 
 @dataclass(frozen=True)
@@ -345,3 +348,195 @@ def batch_words(point: SystemPoint) -> str:
 
 def point_words(point: SystemPoint) -> str:
     return ", ".join(filter(None, [point.workload, batch_words(point), point.variant, how_many(point.gpus, "GPU")]))
+
+
+# ---- collectives and copies alone: bandwidth over size, by system and GPUs ------------------------------------------
+
+ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
+MOST_BY_COLOUR = 4  # systems that colours tell apart in one panel
+_PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
+
+
+def collective_bandwidth(
+    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
+) -> Figure:
+    """Effective bandwidth over size, a panel for each library; of many systems, one for each of them."""
+    caption = (
+        "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
+        f"calibrated. Form: Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (there GiB/s)."
+        f"{_BLACK * bool(measured)}"
+    )
+    return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, SIZE)
+
+
+def small_collectives(
+    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
+) -> Iterator[Figure]:
+    """The same, closely, of sizes as ResNet/x's gradients have; nothing where fewer than three are among them."""
+    near = [point for point in points if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
+    if len({point.size_bytes for point in near}) > 2:
+        beside = [point for point in measured if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
+        caption = f"The same, closely: sizes of ResNet/x's gradients.{_BLACK * bool(beside)}"
+        sizes = Axis("size_bytes", "size", labels="MB", domain=ZOOM_BYTES)
+        yield _bandwidths(f"{name}-small", f"{name.capitalize()} of 0.5 to 6 MB", caption, near, beside, sizes)
+
+
+def _bandwidths(
+    name: str,
+    title: str,
+    caption: str,
+    points: Sequence[CollectivePoint],
+    measured: Sequence[CollectivePoint],
+    sizes: Axis,
+) -> Figure:
+    systems = list(dict.fromkeys(point.system for point in points))
+    counts = [f"{count} GPUs" for count in sorted({point.gpus for point in points})]
+    libraries = list(dict.fromkeys(point.library for point in points))
+    beside = [
+        (point, library) for point in measured if point.gpus in {each.gpus for each in points} for library in libraries
+    ]
+    rows = [_bandwidth_row(point, point.library, "predicted") for point in points]
+    rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
+    many = len(systems) > MOST_BY_COLOUR
+    plot = Plot(
+        x=sizes,
+        y=Axis("algbw_GBps", "size / time, GB/s"),
+        marks=(
+            Mark("line", _PREDICTED),
+            Mark("dots", _PREDICTED, look={"opacity": 0, "size": 60}),
+            *measured_dots(systems),
+        ),
+        colour=Scale("gpus", system_looks(counts)) if many else Scale("system", system_looks(systems)),
+        dash=Scale("library", dash_looks(libraries)) if many else Scale("gpus", dash_looks(counts)),
+        panel="system" if many else "library",
+        columns=3 if many else 2,
+        height=95,
+        chart_only=("description",),
+    )
+    return figure(name, title, caption, table_of_records(rows), plot)
+
+
+_BLACK = " Diamonds: measured on what stands for them, hollow for all but the first."
+
+
+def measured_dots(systems: Sequence[str]) -> list[Mark]:
+    """What was measured on what stands for systems: black, and hollow for all but the first of them."""
+    of_system = "datum.origin == 'measured' && datum.system == {!r}".format
+    return [
+        Mark("dots", of_system(name), colour=INK, look={"shape": "diamond", "filled": not place, "size": 26})
+        for place, name in enumerate(systems)
+    ]
+
+
+def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> Record:
+    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / 1e9
+    return {
+        "system": point.system,
+        "library": library,
+        "collective": point.collective,
+        "gpus": gpus,
+        "size_bytes": point.size_bytes,
+        "time_s": point.time_s,
+        "algbw_GBps": rate,
+        "origin": origin,
+        "description": f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s",
+    }
+
+
+def copies_over_size(
+    points: Sequence[CopyPoint],
+    measured: Sequence[CopyPoint] = (),
+    of: str = "Copies from GPU 0, and from the host",
+    after: str = "By the descriptions of the systems. Form: Tallent et al. 2017, Fig. {}.",
+) -> list[Figure]:
+    """Copies to single GPUs: rate and time over size, a line for each pair."""
+    if not points:
+        return []
+    systems = list(dict.fromkeys(point.system for point in points))
+    pairs = {_pair(point) for point in points}
+    lines = _lines_of(points)
+    rows = [_copy_row(point, "predicted", name) for name, own in lines.items() for point in own]
+    rows += [_copy_row(point, "between", name) for name, own in lines.items() for point in _between(own)]
+    rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
+    black = _BLACK * any(_pair(point) in pairs for point in measured)
+    drawn = [
+        ("copies", f"{of}: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
+        ("copy-times", f"{of}: time", Axis("time_ms", "ms", "log"), after.format(9)),
+    ]
+    return [
+        figure(
+            name,
+            title,
+            f"{_line_ends(lines)} {caption}{black}",
+            table_of_records(rows),
+            Plot(
+                x=SIZE,
+                y=y,
+                marks=(
+                    Mark("line", "datum.origin != 'measured'"),
+                    Mark("dots", _PREDICTED),
+                    *measured_dots(systems),
+                ),
+                colour=Scale("system", system_looks(systems)),
+                detail=("pair",),
+                chart_only=("description",),
+            ),
+        )
+        for name, title, y, caption in drawn
+    ]
+
+
+def _lines_of(points: Sequence[CopyPoint]) -> dict[str, list[CopyPoint]]:
+    """The pairs of each system, those of one curve as one line, with all their names."""
+    curves: dict[str, list[CopyPoint]] = {}
+    for point in sorted(points, key=lambda point: point.size_bytes):
+        curves.setdefault(_pair(point), []).append(point)
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for pair, own in curves.items():
+        key = (own[0].system, *((point.size_bytes, f"{point.time_s:.6g}") for point in own))
+        alike.setdefault(key, []).append(pair)
+    return {
+        ", ".join([pairs[0], *(pair.removeprefix(f"{key[0]} ") for pair in pairs[1:])]): curves[pairs[0]]
+        for key, pairs in alike.items()
+    }
+
+
+def _between(own: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
+    """Sizes between those of a pair, whose times lie on the straight line between theirs."""
+    sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
+    for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
+        if 2**exponent in sizes:
+            continue
+        time_s = float(np.interp(2**exponent, sizes, times_s))
+        yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
+
+
+def _pair(point: CopyPoint) -> str:
+    way = ["host" if point.source is None else point.source, point.through, point.target]
+    return f"{point.system} {'-'.join(str(place) for place in way if place is not None)}"
+
+
+def _copy_row(point: CopyPoint, origin: str, line: str = "") -> Record:
+    rate, time_ms, name = point.size_bytes / point.time_s / 1e9, point.time_s * 1e3, line or _pair(point)
+    return {
+        "system": point.system,
+        "pair": name,
+        "size_bytes": point.size_bytes,
+        "GBps": rate,
+        "time_ms": time_ms,
+        "origin": origin,
+        "description": f"{name}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_ms:.4g} ms",
+    }
+
+
+MOST_SAID = 8  # lines whose ends a caption says
+
+
+def _line_ends(lines: Mapping[str, Sequence[CopyPoint]]) -> str:
+    """What each line reaches at its end, in words, where they are few."""
+    ends = sorted(((own[-1].size_bytes / own[-1].time_s / 1e9, name) for name, own in lines.items()), reverse=True)
+    sizes = {own[-1].size_bytes for own in lines.values()}
+    if len(ends) > MOST_SAID or len(sizes) > 1:
+        return "A line for each pair; pointed at, it says which."
+    said = "; ".join(f"{name} {rate:.3g} GB/s" for rate, name in ends)
+    return f"At {size_text(sizes.pop())}: {said}."

@@ -1,4 +1,4 @@
-"""Drawings of systems: the link graph, the rings of a collective over it, and links before and after steering.
+"""Drawings of systems: the link graph, the rings of a collective over it, and what steering does to links and traffic.
 
 Their words are 12 px on a page of 800 px and on a phone; what is too large for either scrolls. An NVLink of one or two
 lanes is one or two lines, a wider one a thick line; a link with more lanes one way than the other is an arrow each way,
@@ -17,9 +17,10 @@ import msgspec
 
 from resnetx.interconnect.systems.changed_systems import direct_links
 from resnetx.interconnect.systems.system import Component, Link, System
+from resnetx.record.topologies import Steering
 from resnetx.reporting.charts.figure import PAPER, Figure
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
-from resnetx.table import Cell, Record, Table
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Ramp, Scale, figure, squares
+from resnetx.table import Cell, Record, Table, table_of_records
 from resnetx.units import in_GBps
 
 # ---- topology layout ------------------------------------------------------------------------------------------------
@@ -431,3 +432,51 @@ def _units(system: System) -> dict[str, int]:
     """Units by direction: "gpu0 to gpu3" -> 2."""
     ends = [(link, way) for link in direct_links(system) for way in ((link.a, link.b), (link.b, link.a))]
     return {f"{first} to {second}": lanes for link, (first, second) in ends if (lanes := link.lanes_from(first))}
+
+
+# ---- the traffic of a steering, and its units before and after: Anderson et al. 2018, Fig. 2 (rows receive) ---------
+
+_MOST_STEERED = 8  # GPUs, of which each square has its figure written in it
+_LEAST_WRITTEN = 0.005  # less is written as nothing: two decimals fit a square
+
+
+def matrices(made: Steering) -> Figure:
+    """The traffic, over its largest pair, and the bandwidth units before and after, side by side."""
+    saved = "" if made.rtl_saved is None else f": total RTL {made.rtl_saved:.1%} less"
+    panels: dict[str, Sequence[Sequence[float]]] = {
+        "traffic": made.traffic,
+        "units as built": made.connectivity_before,
+        "units steered": made.connectivity_after,
+    }
+    most = max(value for name, matrix in panels.items() if name != "traffic" for row in matrix for value in row)
+    rows: list[Record] = [
+        {
+            "panel": name,
+            "target": f"{target}",
+            "source": f"{source}",
+            "value": value,
+            "share": value / (1 if name == "traffic" else most or 1),
+            "label": f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else "",
+        }
+        for name, matrix in panels.items()
+        for target, row in enumerate(matrix)
+        for source, value in enumerate(row)
+    ]
+    gpus = [f"{gpu}" for gpu in range(len(made.traffic))]
+    plot = squares(
+        Axis("source", "from", "names", order=gpus),
+        Axis("target", "to", "names", order=gpus),
+        Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+        written=len(gpus) <= _MOST_STEERED,
+        tips=("panel", "target", "source", "value"),
+        panel="panel",
+        columns=3,
+        chart_only=("share", "label"),
+    )
+    return figure(
+        "steering",
+        f"{made.system}{saved}",
+        "Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
+        table_of_records(rows),
+        plot,
+    )
