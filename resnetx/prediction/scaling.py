@@ -335,7 +335,7 @@ LAUNCH_s = 40e-6
 # up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
 HALF_s = 0.15
 # Else of what one GPU computes: so the ends hold 26 of 27 published rates of images, each taken to be of a generation
-# that is not; with none 19, as V100s alone need it.
+# that is not; with none 22, as V100s alone need it.
 HALF_SHARE = 0.2
 
 
