@@ -52,11 +52,13 @@ FITTED = f"""## What was fitted to what
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
 - What scaling costs beyond messages (`resnetx/prediction/scaling.py`): three figures, to the rates of several
-  GPUs of one node (`results/published/scaling.yaml`), and one, to those of several nodes, of transformers, too.
-  `python -m resnetx.literature.scaling_fit` fits again.
+  GPUs of one node (`results/published/scaling.yaml`), and one, to those of several nodes, of transformers, too, whose
+  root of the GPUs that share a card was chosen with these in sight. `python -m resnetx.literature.scaling_fit` fits
+  again.
 - What leaves a point open between two ends (`resnetx/prediction/scaling.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; loaders of one node are open above what the
-  slower of two published alone delivers, as above the slowest of all a third of their rates would be.
+  slower of two published alone delivers, as above the slowest of all a third of their rates would be. The long end of
+  half precision over nodes was chosen so that it holds all rates but one, each taken to be of a generation left out.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
   How much longer a host may take, and that of programs that decode, was chosen with the steps of all machines in sight;
@@ -516,7 +518,7 @@ def _figures() -> list[str]:
             ["the same where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
             ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
             [
-                "longer steps on several nodes, for each doubling of the GPUs beyond 8",
+                "longer steps on several nodes, for each doubling of the GPUs beyond 8, times the root of those a card",
                 f"{costs.between:.2%}",
                 f"fitted to {scaling_errors().farther} rates of {scaling_errors().clusters} clusters, each alike",
             ],

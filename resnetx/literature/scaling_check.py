@@ -62,6 +62,7 @@ class ScalingCase:
     rate: StatedRates | None = None  # of one GPU; null: as published
     deployment: Deployment | None = None  # null: as described
     known: tuple[int, ...] = ()  # other counts of the series whose rates are given
+    unmeasured: bool = False  # taken to be of GPUs of which nobody published half precision over nodes
 
     @property
     def id(self) -> str:
@@ -115,6 +116,7 @@ class ScalingCase:
             costs=FREE,
             one_process=one_process,
             uneven=of.samples == "uneven",
+            unmeasured=self.unmeasured,
         )
         return Point(workload, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 

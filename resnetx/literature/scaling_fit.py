@@ -12,7 +12,7 @@ that are open between two ends count in neither.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -23,6 +23,7 @@ from resnetx.literature import transformers
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases, untold_cases
 from resnetx.prediction.host_step import PARALLEL_s
+from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scaling import (
     ANY,
     FEWEST_POINTS,
@@ -277,6 +278,7 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         systems=len({case.system for case in _on_one_node(chosen)}),
         without={row.case.left_out: row.costs for row in everything}
         | {machines: _with_between(costs, farther, machines) for machines, _ in farther if machines not in judged_at},
+        half=sorted({*_half_over_nodes(chosen)}),
         farther=len(farther),
         clusters=len({machines for machines, _ in farther}),
         widened=widened,
@@ -287,6 +289,16 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         ],
     )
     return errors, predicted
+
+
+def _half_over_nodes(chosen: Iterable[ScalingCase]) -> Iterator[str]:
+    """The generation of the GPUs of each rate of several nodes in half precision."""
+    for case in chosen:
+        if case.nodes != ONE_NODE and case.series.precision in HALF:
+            yield generation(case.point.deployment.system.gpu_part(0))
+    for of in transformers.series():
+        if of.precision in HALF and of.cluster is not None:
+            yield of.generation
 
 
 def _rounded(value: float | np.floating) -> float:

@@ -493,7 +493,7 @@ def _transformers() -> Iterator[TrainingRow]:
             group=f"{TRANSFORMERS}: {case.kind}",
             source=case.source.text,
             system=case.of.system,
-            library=case.of.library,
+            library=case.of.sent_by,
             what=case.of.what,
             gpus=case.gpus,
             unit="tokens/s",

@@ -46,6 +46,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: str  # its name among the sources
     system: str = ""  # none where one GPU alone was measured
     gpu: str | None = None  # then its name among the parts
+    library: str = ""  # none: its system's
     cluster: RatedCluster | None = None
     x: int
     width: int
@@ -55,7 +56,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     micro_batch: int  # sequences of a GPU in each pass
     precision: Precision
     gradients: Literal["fp32", "fp16"]
-    strategy: Literal["bucket", "fsdp"]
+    strategy: Literal["bucket", "after", "fsdp"]  # after: all gradients in one all-reduce, once they are there
     accumulation: dict[int, int]
     tokens_per_s: dict[int, float]
     seen: bool
@@ -81,8 +82,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.samples(gpus) * self.seq / self.tokens_per_s[gpus]
 
     @property
-    def library(self) -> str:
-        return system_of(self.system, 1, None).library
+    def sent_by(self) -> str:
+        """The generation of NCCL."""
+        return self.library or system_of(self.system, 1, None).library
 
     @property
     def source_text(self) -> str:
@@ -245,14 +247,14 @@ def one_gpu_rate(of: Series, costs: ScalingCosts | None = None) -> float:
 def _iteration(of: Series, gpus: int, rate: float, costs: ScalingCosts | None) -> Iteration:
     """One pass with its messages and its update."""
     workload = replace(_workload(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
-    deployment, gathered = _fabric(of.system, of.cluster, gpus), "bf16" if of.strategy == "fsdp" else "fp32"
+    deployment, gathered = _fabric(of.system, of.cluster, gpus, of.sent_by), "bf16" if of.strategy == "fsdp" else "fp32"
     setting = TrainingSetup(gradients=of.gradients, gathered=gathered, costs=costs)
     return simulated(Point(workload, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
 
 
 @cache  # it keeps its plans
-def _fabric(system: str, cluster: RatedCluster | None, gpus: int) -> Deployment:
-    return Deployment(system_of(system, gpus, cluster), system_of(system, 1, None).library)
+def _fabric(system: str, cluster: RatedCluster | None, gpus: int, library: str) -> Deployment:
+    return Deployment(system_of(system, gpus, cluster), library)
 
 
 def _step_s(of: Series, gpus: int, iteration: Iteration) -> float:

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import expm1, log2
+from math import expm1, log2, sqrt
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ from resnetx.prediction.host_step import (
     decoding,
     loader_rate,
 )
-from resnetx.prediction.roofline import HALF
+from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
 from resnetx.prediction.step import Compute, HostShare, Step
 from resnetx.request import Request
@@ -74,9 +74,16 @@ def scaling_kind(point: Point) -> ScalingKind:
 
 
 def _nodes(point: Point, nodes: int) -> Nodes:
+    """Half precision apart, where any rate of it over nodes is published of such GPUs."""
     if nodes == 1:
         return "one node"
-    return "several nodes, half precision" if point.workload.precision in HALF else "several nodes"
+    apart = point.workload.precision in HALF and not _is_unmeasured(point)
+    return "several nodes, half precision" if apart else "several nodes"
+
+
+def _is_unmeasured(point: Point) -> bool:
+    """Whether no rate of GPUs of its generation over nodes in half precision is published."""
+    return point.setting.unmeasured or generation(point.deployment.system.gpu_part(0)) not in scaling_errors().half
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
@@ -131,6 +138,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     points: int  # rates that were fitted
     systems: int
     without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by cluster of several nodes
+    half: list[str]  # generations of GPUs of which rates of several nodes in half precision are published
     farther: int  # rates of several nodes that `between` is fitted to
     clusters: int  # that these are of
     # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
@@ -195,11 +203,13 @@ def waiting(point: Point, computed: Compute) -> float:
 def _farther(point: Point, costs: ScalingCosts) -> float:
     """How many times as long a step takes because its ranks are on several nodes.
 
-    That grows with their number where hardly anything is sent, too.
+    That grows with their number, and the more of them share a card, where hardly anything is sent, too.
     """
-    if len(point.ranks_of_nodes) == 1 or point.deployment.on_cpus or point.deployment.lab is not None:
+    deployment = point.deployment
+    if len(point.ranks_of_nodes) == 1 or deployment.on_cpus or deployment.lab is not None:
         return 1.0
-    return 1 + costs.between * max(0.0, log2(point.gpus / REFERENCE))
+    sharing_card = deployment.node_gpus / (deployment.described.nics or deployment.node_gpus)
+    return 1 + costs.between * sqrt(sharing_card) * max(0.0, log2(point.gpus / REFERENCE))
 
 
 def variation(point: Point) -> float:
@@ -315,15 +325,7 @@ def parallel_s(point: Point) -> float:
 #
 #     undecided = left_open(point)        # None: the point is determined
 #
-# Where no description tells what decides a point, a number would be a guess. Five are known:
-#
-# - GPUs that are no peers share the host's memory in one of two ways (`staged`).
-# - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
-#   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
-# - Over TCP faster than 10 Gb/s, which one flow fills or a cloud lets it fill, NCCL reaches what its flows carry.
-# - Published loaders of frameworks differ by a factor of almost four in what a core prepares.
-# - A compiled step has a host's part of which nothing is known but at the batches of known rates.
-#
+# Where no description tells what decides a point, a number would be a guess (docs/method/prediction.md, Open points).
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
 # For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
@@ -332,6 +334,9 @@ LAUNCH_s = 40e-6
 # Over several nodes in half precision beside that, at most: steps of MXNet and TensorFlow on one cluster of V100s took
 # up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
 HALF_s = 0.15
+# Else of what one GPU computes: so the ends hold 26 of 27 published rates of images, each taken to be of a generation
+# that is not; with none 22, as V100s alone need it.
+HALF_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -402,6 +407,11 @@ def _model_words(request: Request) -> dict[str, Any]:
     return {"model": model.kind, **said, **size}
 
 
+def _trained(request: Request, **words: Any) -> str:
+    """The command that measures its model with other settings."""
+    return shlex.join(["resnetx", "train", *written({**_model_words(request), **words})])
+
+
 def left_open(point: Point) -> Undecided | None:
     """What leaves a point open; None: nothing does."""
     compiled, scaled = _compiled(point), _scaled_open(point)
@@ -420,8 +430,7 @@ def _compiled(point: Point) -> Undecided | None:
     images = point.shares[0][0] // point.parts
     if rates.other is None and images in dict(rates.by_batch):
         return None
-    words = written({**_model_words(request), "precision": request.precision, "compile": request.compile})
-    closing = f"resnetx train {' '.join(words)} gpus=1 batch_size={images}"
+    closing = _trained(request, precision=request.precision, compile=request.compile, gpus=1, batch_size=images)
     return Undecided(
         f"what a host takes to launch compiled steps of {images} images is not measured",
         "Of a compiled step at a batch whose rate is not given, the host takes nothing (the fast end) or as much as "
@@ -450,7 +459,7 @@ def _scaled_open(point: Point) -> Undecided | None:
     ):
         return None
     undecided = None
-    for opens in (_staged if point.no_peers else _one_process, _over_tcp, _by_loader):
+    for opens in (_staged if point.no_peers else _one_process, _over_tcp, _in_half_precision, _by_loader):
         if (other := opens(point)) is not None:
             undecided = other if undecided is None else undecided.also(other, opens)
     return undecided
@@ -527,6 +536,28 @@ def _over_tcp(point: Point) -> Undecided | None:
     )
 
 
+def _in_half_precision(point: Point) -> Undecided | None:
+    """Several nodes in half precision, of GPUs of which no such rate is published, and none is known."""
+    nodes, setting, workload = len(point.ranks_of_nodes), point.setting, point.workload
+    known = workload.precision not in HALF or setting.one_process or _is_shown(point) or not _is_unmeasured(point)
+    if nodes == 1 or known:
+        return None
+    step, request = compute.of_point(point, point.shares[0][0]).step, workload.request
+    words = {"batch_size": point.batch_size, "precision": workload.precision, "strategy": workload.strategy.kind}
+    words |= {"gpus": point.gpus, "nodes": nodes, "launcher": "slurm"}
+    own = _asked_again(point, calibration="rates.yaml")  # of a program of the user's own
+    closing = own if request is None else _trained(request, input=request.input.kind, **words)
+    return Undecided(
+        "what half precision does over several nodes of such GPUs is not published",
+        "Over several nodes in half precision, of which no rate of GPUs of this generation is published, a step takes "
+        f"as long as modelled (the fast end), or {HALF_SHARE:.0%} of what one GPU computes longer (the slow end), as "
+        f"on V100s. Measure it, `{closing}`, whose folder is calibration=; or give a rate of several nodes.",
+        closing,
+        point,
+        replace(point, setting=replace(setting, beyond_s=setting.beyond_s + HALF_SHARE * step.compute_s)),
+    )
+
+
 def _by_loader(point: Point) -> Undecided | None:
     """GPUs that ask for more images than a slow loader has for them, where neither it nor as many GPUs were measured.
 
@@ -551,8 +582,7 @@ def _by_loader(point: Point) -> Undecided | None:
     # it has handed over as many to fewer GPUs, which cannot have waited for it alone: messages took some of that, too
     slowest = replace(slowest, rate_Bps=max(slowest.rate_Bps, 1.05 * shown * image_bytes))
     ends = (replace(point, deployment=replace(deployment, decoding=(rate,))) for rate in (fastest, slowest))
-    words = {**_model_words(request), "batch_size": images * ranks, "input": request.input.kind, "measure": "input"}
-    closing = shlex.join(["resnetx", "train", *written(words), f"gpus={ranks}"])
+    closing = _trained(request, batch_size=images * ranks, input=request.input.kind, measure="input", gpus=ranks)
     return Undecided(
         "how fast its loader is is not measured",
         f"These GPUs ask for {asked:,.0f} images/s of each core; loaders of frameworks were published to prepare "

@@ -352,7 +352,9 @@ class ScalingCosts:
     # nothing is decoded. (): their ranks wait as others do.
     server: tuple[tuple[int, float], ...] = ()
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
-    between: float = 0.0  # how much longer a step on several nodes takes, relative, for each doubling of GPUs beyond 8
+    # How much longer a step on several nodes takes, relative, for each doubling of GPUs beyond 8, times the root of the
+    # GPUs that share a network card.
+    between: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -367,6 +369,7 @@ class TrainingSetup:
     one_process: bool = False  # drives all GPUs of a node; else each has one of its own
     uneven: bool = False  # samples differ in size, so that ranks wait for the slowest: sentences, graphs, boxes
     beyond_s: float = 0.0  # of a step on several GPUs, beyond its messages: an end of a point that is open
+    unmeasured: bool = False  # no rate of such GPUs over nodes in half precision is published, or taken to be
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
     host_step_s: float | None = None  # of the host to launch a step, beside the device; null: not known

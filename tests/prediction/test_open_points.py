@@ -165,6 +165,38 @@ def test_half_precision_on_several_nodes_may_take_much_longer_and_hardly_less(sy
     assert not closed.open
 
 
+BLACKWELL = {
+    "systems": ["hgx-b200"],
+    **RESNET,
+    **HALF,
+    "gpus": 16,
+    "precision": "bf16",
+    "network": "ndr400",
+    "rate": 3000,
+}
+
+
+def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published(tmp_path):
+    (cold,) = predicted(**BLACKWELL)
+    assert cold.images_per_s is None and "rate of GPUs of this generation" in cold.open_ends
+    low, high = (16 * 256 / end for end in reversed(cold.interval_s))
+    assert 0.5 < low / (16 * 3000) < 0.8 and 0.9 < high / (16 * 3000) < 1.05
+    words = "input=synthetic batch_size=4096 precision=bf16 strategy=bucket gpus=16 nodes=2 launcher=slurm"
+    assert cold.open == f"resnetx train model=torchvision {words}"
+    assert main([*shlex.split(cold.open)[1:], "--dry-run"]) == 0
+    (shown,) = predicted(**BLACKWELL, calibration=[rates(tmp_path, 16, 40_000)])
+    assert not shown.open and shown.images_per_s == pytest.approx(40_000)
+    others = ({"systems": ["dgx-h100"]}, {"systems": ["dgx-a100"]}, {"systems": ["mi250x"]}, {"precision": "fp32"})
+    assert not any(predicted(**BLACKWELL | other)[0].open for other in (*others, {"gpus": 8}))
+    assert predicted(**BLACKWELL | {"systems": ["mi300x"]})[0].open
+
+
+def test_what_tcp_carries_and_half_precision_does_over_nodes_have_the_ends_of_both():
+    (half,), (both,) = predicted(**BLACKWELL), predicted(**BLACKWELL | {"network": "40gbe"})
+    assert both.interval_s[1] > half.interval_s[1]
+    assert half.open_ends[:60] in both.open_ends and "one flow" in both.open_ends
+
+
 # ---- the command that closes a point --------------------------------------------------------------------------------
 
 
