@@ -96,7 +96,10 @@ def known_of(files: Sequence[str], rate: Rate | None, rate_error: float | None) 
     """What files of `calibration` and the value of `rate` say."""
     known = calibrations(files)
     scaling = None if known.scaling is None else replace(known.scaling, error=rate_error)
-    return replace(known, rates=known_rates(rate, rate_error), scaling=scaling)
+    alone = scaling and scaling.rates
+    if alone and rate is not None:
+        raise ConfigError(f"{alone.where}: has the rate of one GPU, and so has rate=; leave one of them out")
+    return replace(known, rates=alone or known_rates(rate, rate_error), scaling=scaling)
 
 
 def calibrations(paths: Sequence[str]) -> Known:

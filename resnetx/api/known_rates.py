@@ -312,7 +312,8 @@ def _workload(request: Request) -> str:
 # What several GPUs are known to do: rates that calibrate what scaling costs on a system.
 #
 # calibration=results/node1/mystudy    its runs of the same workload on several GPUs, at the points' batches
-# calibration=rates.yaml               {source: my cluster, images_per_s: {16: 5758, 32: 11332}}, of one workload
+# calibration=rates.yaml               {source: my cluster, images_per_s: {16: 5758, 32: 11332}}, of one workload; that
+#                                      of one GPU (`1: 369`) stands for rate=
 
 
 @dataclass(frozen=True)
@@ -325,6 +326,12 @@ class KnownScaling:
     error: float | None = None  # as the user states it
     runs_of_input: bool = False  # whether the same file also knows how fast a loader decodes
     exchange_s: tuple[tuple[Request, float], ...] = ()  # what messages cost of steps, by runs without exchange
+    alone: float | None = None  # images/s of one GPU, beside stated ones
+
+    @property
+    def rates(self) -> KnownRates | None:
+        """That of one GPU; None: it is not stated."""
+        return None if self.alone is None else KnownRates(f"calibration={self.where}", self.error, self.alone)
 
     def of(self, one: Request, input: str) -> ScaledRates | None:
         """The rates of a workload, which is requested on one GPU, of runs that read this; None where there are none."""
@@ -438,12 +445,13 @@ def typed_scaling(path: str) -> KnownScaling | None:
     if not isinstance(text.tree, dict) or "images_per_s" not in text.tree:
         return None
     typed: _Typed = text.convert(_Typed)
-    rates = typed.images_per_s
-    if not rates or not all(gpus > 1 and 0 < rate < inf for gpus, rate in rates.items()):
+    rates, alone = dict(typed.images_per_s), typed.images_per_s.get(1)
+    rates.pop(1, None)
+    if not rates or not all(gpus > 1 and 0 < rate < inf for gpus, rate in rates.items()) or not 0 < (alone or 1) < inf:
         raise text.fault(["images_per_s"], "expected images/s by 2 GPUs or more, as {16: 5758}")
     for gpus in rates:
         setting_types.check({"gpus": gpus})
-    return KnownScaling(path, rates)
+    return KnownScaling(path, rates, alone=alone)
 
 
 # ---- rates that no GPU has ------------------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
 
 # Settings that a point has by itself, or that change nothing of it.
 _OF_POINTS = {
-    *("systems", "gpus", "launch_mode", "study", "model", "batch_size", "scaling", "image_size"),
+    *("systems", "gpus", "study", "model", "batch_size", "scaling", "image_size"),
     *("out", "results", "price", "deadline", "job_images", "sensitivity", "timeline"),
 }
 

@@ -48,7 +48,7 @@ STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
 _PARALLEL = "; what going parallel costs was chosen on these"
 _NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # no figure was chosen on it
-_LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
+_LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1", "mxnet": "MXNet"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
 LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
@@ -168,7 +168,8 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">ends only", lambda group: f"{group.open or ''}", help="without an error."),
     Column(">mean", lambda group: _share(group.mean_error),
            help="error of the predicted rates, on several nodes without the cluster, of one GPU the publisher."),
-    Column(">linear", lambda group: _share(group.linear_error), 6, "that of GPUs x the rate of one."),
+    Column(">linear", lambda group: _share(group.linear_error), 6,
+           "in proportion to GPUs, to the batch, or to the peaks of two GPUs."),
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: _share(group.worst_error), 3),

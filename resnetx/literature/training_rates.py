@@ -359,7 +359,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     gpu: str
     network: str
     precision: Precision | None  # null: the source does not say
-    loop: Literal["eager", "tuned"]  # PyTorch's, operation by operation; a graph of TensorFlow
+    loop: Literal["eager", "tuned", "mxnet"]  # PyTorch's, operation by operation; a graph of TensorFlow
     input: Literal["prepared", "loader"]  # loader: images are decoded, which may be the limit
     samples_per_s: dict[int, float]
     system: str | None = None  # whose several GPUs have rates, too
@@ -380,7 +380,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def framework(self) -> str | None:
-        return "tensorflow" if self.loop == "tuned" else None
+        return {"eager": None, "tuned": "tensorflow", "mxnet": "mxnet"}[self.loop]
 
     @property
     def text(self) -> str:
@@ -482,8 +482,9 @@ def _of_scaling() -> Iterator[OneGpuRates]:
 
 
 def _of_steps() -> Iterator[OneGpuRates]:
+    """But for MXNet's, which are in training.yaml as far as their GPUs are described."""
     for of in steps_series():
-        if (table := of.table) is not None and of.precision is not None:
+        if (table := of.table) is not None and of.precision is not None and of.loop != "mxnet":
             yield OneGpuRates(
                 of.whose, of.program, of.text, of.gpu, of.network, tuple(table), tables.USUAL_SIZE, of.precision,
                 of.framework, of.input == "loader", of.rating, tuple(of.samples_per_s.items()),

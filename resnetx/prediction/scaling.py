@@ -391,7 +391,7 @@ def _asked_again(point: Point, **other: str) -> str:
     traced = [] if trace is None else [trace.source if request else workload.path]
     name = typed.pop("systems", system.node_name)
     said = {key: value for key, value in asked.items() if value != usual.get(key)}
-    left = (word for key, word in typed.items() if key not in asked)
+    left = (word for key, word in typed.items() if key not in asked and key not in other)
     return shlex.join(
         ["resnetx", "predict", *traced, name, *written(said), *left, *written({"gpus": point.gpus, **other})]
     )
@@ -504,15 +504,21 @@ def _one_process(point: Point) -> Undecided | None:
     launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
     if len(point.ranks_of_nodes) > 1 and point.workload.precision in HALF:
         launching_s += HALF_s
-    slow = replace(point.workload, strategy=After())
+    workload, (_, _, files) = point.workload, dict(point.setting.typed).get("calibration", "").partition("=")
+    file = workload.scaled.where if workload.scaled else "rates.yaml"
+    counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
+    measuring = f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=; o"
+    closing = _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file))))
+    if workload.request is None:  # of an import no rates are taken
+        measuring, closing = "O", _asked_again(point, launch_mode="process-per-gpu")
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node: to start their work takes nothing (the fast end), or 40 us for each "
-        "gradient tensor and GPU, with all messages behind the backward pass (the slow end). calibration= takes its "
-        "rates as you measure them; of a process for each GPU it is known (launch_mode=process-per-gpu).",
-        _asked_again(point, launch_mode="process-per-gpu"),
+        f"gradient tensor and GPU, with all messages behind the backward pass (the slow end). {measuring}f a process "
+        "for each GPU it is known (launch_mode=process-per-gpu).",
+        closing,
         replace(point, setting=plain),
-        replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
+        replace(point, workload=replace(workload, strategy=After()), setting=replace(plain, beyond_s=launching_s)),
     )
 
 

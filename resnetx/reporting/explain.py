@@ -28,15 +28,16 @@ from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, TTest, level_of_each, t
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import percents, si, to_interval, with_interval
 
+ExplainedPartName = MeasuredPartName | Literal["launching"]
 BOTH: MeasuredPartName = "communication and waiting"
-ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
-_OF_PREDICTIONS: dict[str, MeasuredPartName] = {
+ORDER: tuple[ExplainedPartName, ...] = (*get_args(MeasuredPartName)[:-1], "launching", "the rest")
+_OF_PREDICTIONS: dict[str, ExplainedPartName] = {
     "useful": "useful",
     "input": "input",
     "communication": "communication",
     "waiting": "waiting",
     "smaller batches": "smaller batches",
-    "launching": "smaller batches",  # as `solo` has it: one rank with its share
+    "launching": "launching",
 }  # all others are the rest
 FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
 # Settings that two sides of one case may differ in, and that are no evidence: how long was measured.
@@ -52,20 +53,20 @@ class Side:
     request: Request
     step_s: float
     interval_s: tuple[float, float] | None
-    parts_s: dict[MeasuredPartName, float]  # {}: not known
+    parts_s: dict[ExplainedPartName, float]  # {}: not known
     why: str = ""  # they are not known
     late: str = ""  # see `Explained.late`
-    unresolved: frozenset[MeasuredPartName] = frozenset()  # parts that the runs do not show to be there
+    unresolved: frozenset[ExplainedPartName] = frozenset()  # parts that the runs do not show to be there
     runs: tuple[RunSummary, ...] = ()  # that were measured
     copies: Copies | None = None  # of a step of an instrumented run, where one was measured on GPUs
     steps_s: tuple[float, ...] = ()  # that were measured, one of each run
-    share_ends: Mapping[MeasuredPartName, tuple[float, float]] = field(default_factory=dict)  # of parts; {}: not known
+    share_ends: Mapping[ExplainedPartName, tuple[float, float]] = field(default_factory=dict)  # of parts; {}: not known
 
 
 class ExplainedPart(RecordPart, frozen=True):
     """A part of the step on both sides, in seconds; null: not known there."""
 
-    name: MeasuredPartName
+    name: ExplainedPartName
     a_s: float | None
     b_s: float | None
     evidence: str = ""  # for what it is on a side: "not resolved in B"
@@ -119,7 +120,7 @@ def sides_of_prediction(made: Prediction) -> list[Side]:
 
 def _predicted(point: PredictedPoint, request: Request, words: str) -> Side:
     assert point.iteration_s, "only points that have a step"
-    parts: dict[MeasuredPartName, float] = {}
+    parts: dict[ExplainedPartName, float] = {}
     for part in point.parts:
         name = _OF_PREDICTIONS.get(part.name, "the rest")
         parts[name] = parts.get(name, 0.0) + part.share * point.iteration_s
@@ -137,7 +138,7 @@ def _measured(point: StudyPoint) -> Side:
     rate, lost = point.result.images_per_s, point.result.lost
     assert rate, "only points that have a rate"
     batch = point.request.batch_size
-    parts = {part.name: part.time_s for part in lost.parts} if lost else {}
+    parts: dict[ExplainedPartName, float] = {part.name: part.time_s for part in lost.parts} if lost else {}
     ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
     why = lost.why if lost else ""
     step_s = sum(parts.values()) or batch / rate.median  # the median of steps is not that of rates
@@ -159,7 +160,7 @@ def _measured(point: StudyPoint) -> Side:
         point.request,
         step_s,
         ends,
-        dict(parts),
+        parts,
         why,
         late,
         open_parts,
@@ -231,6 +232,8 @@ def _explained(a: Side, b: Side, outside: bool, test: TTest | None = None) -> Ex
     merged = any(BOTH in side.parts_s for side in (a, b))
     known = bool(a.parts_s and b.parts_s)
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
+    if "measured" in (a.kind, b.kind):
+        of_a, of_b = _as_solo(of_a), _as_solo(of_b)
     if any(known and "smaller batches" not in side.parts_s for side in (a, b)):
         of_a, of_b = _without_small(of_a), _without_small(of_b)
     names = [name for name in ORDER if of_a.get(name) or of_b.get(name)] if known else []
@@ -256,7 +259,7 @@ def _explained(a: Side, b: Side, outside: bool, test: TTest | None = None) -> Ex
     )
 
 
-def _of_part(name: MeasuredPartName, a: Side, b: Side) -> str:
+def _of_part(name: ExplainedPartName, a: Side, b: Side) -> str:
     """What is known of a part beside its time: that runs do not resolve it, or that a side has none by its settings."""
     if name == "input":
         kinds = [side.request.input.kind for side in (a, b)]
@@ -300,14 +303,23 @@ def _sent(runs: Sequence[RunSummary]) -> list[int]:
     return next(([bucket.size_bytes for bucket in run.buckets] for run in runs if run.buckets), [])
 
 
-def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
+def _merged(parts_s: dict[ExplainedPartName, float]) -> dict[ExplainedPartName, float]:
     """Communication and waiting as one part."""
     others = {name: time_s for name, time_s in parts_s.items() if name not in ("communication", "waiting", BOTH)}
     both = sum(parts_s.get(name, 0.0) for name in ("communication", "waiting", BOTH))
-    return {**others, BOTH: both}
+    others[BOTH] = both
+    return others
 
 
-def _without_small(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
+def _as_solo(parts_s: dict[ExplainedPartName, float]) -> dict[ExplainedPartName, float]:
+    """Launching among smaller batches, as a measurement has it: `solo` is one rank with its share."""
+    others = dict(parts_s)
+    if (launching_s := others.pop("launching", None)) is not None:
+        others["smaller batches"] = others.get("smaller batches", 0.0) + launching_s
+    return others
+
+
+def _without_small(parts_s: dict[ExplainedPartName, float]) -> dict[ExplainedPartName, float]:
     """Smaller batches among the rest, where a side does not have them apart."""
     others = {name: time_s for name, time_s in parts_s.items() if name not in ("smaller batches", "the rest")}
     return {**others, "the rest": parts_s.get("smaller batches", 0.0) + parts_s.get("the rest", 0.0)}

@@ -233,3 +233,16 @@ def test_what_is_lost_has_its_interval_and_a_lone_rank_is_all_useful(capsys):
     assert "input: 19.7 ms, 10% (6 to 26)." in screen and "95% interval" in screen
     main(["explain", "results/h100/train"])
     assert "not resolved" not in capsys.readouterr().out
+
+
+def test_what_launching_costs_stands_apart_unless_a_measurement_is_beside_it(predicted):
+    strong = {"systems": "dgx-a100", "model": "resnet50", "batch_size": 256, "precision": "fp16", "gpus": [8]}
+    made = resnetx.predict(**strong, rate={256: 2470})
+    (point,), (each,) = made.points, resnetx.explain(made)
+    shares = {part.name: part.share for part in point.parts}
+    parts_s = {part.name: part.a_s for part in each.parts}
+    assert parts_s["launching"] == pytest.approx(shares["launching"] * point.iteration_s)
+    assert parts_s["smaller batches"] == pytest.approx(shares["smaller batches"] * point.iteration_s)
+    (pair,) = resnetx.explain(made, resnetx.predict(**strong, rate={256: 2470}, host_step="80ms"))
+    assert {part.name: part.more_s for part in pair.parts}["launching"] > 0
+    assert "launching" not in {part.name for found in resnetx.explain(predicted, QUICKSTART) for part in found.parts}

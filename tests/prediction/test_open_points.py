@@ -1,9 +1,11 @@
 """Points that nothing determines: one process for all GPUs, and what closes them."""
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from math import log
+from pathlib import Path
 
 import pytest
 
@@ -54,7 +56,8 @@ def test_one_process_for_all_gpus_is_open_between_two_ends(framework):
     assert one.iteration_s and not one.open
     assert eight.iteration_s is eight.images_per_s is eight.speedup is None
     words = f"model=torchvision batch_size=64 scaling=weak framework={framework} library=nccl1 rate=228 gpus=8"
-    assert eight.open == f"resnetx predict dgx1-p100 {words} launch_mode=process-per-gpu"
+    assert eight.open == f"resnetx predict dgx1-p100 {words} calibration=rates.yaml"
+    assert "images_per_s: {8: ...} into rates.yaml" in eight.open_ends
     fast_s, slow_s = eight.interval_s
     assert fast_s < 8 * 64 / PUBLISHED < slow_s
     assert slow_s - fast_s > LAUNCH_s * 161 * 8  # ResNet-50 has 161 tensors
@@ -206,6 +209,19 @@ def points_of(words, capsys):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def measured(point):
+    """A rate between the ends of a point."""
+    return point["batch_size"] / sum(point["interval_s"]) * 2
+
+
+def measure(point):
+    """Writes what an open point of one process asks for."""
+    counts, file = re.search(r"images_per_s: {(.*)} into (.*), which", point["open_ends"]).groups()
+    rates = {point["gpus"]: measured(point), 1: 1.2 * measured(point) / point["gpus"]}
+    each = ", ".join(f"{gpus}: {rates[int(gpus)]}" for gpus in re.findall(r"(\d+):", counts))
+    Path(file).write_text(f"source: mine\nimages_per_s: {{{each}}}\n")
+
+
 TWO_NODES = ["nodes=2", "network=edr100", "nics=1"]
 
 
@@ -222,13 +238,19 @@ TWO_NODES = ["nodes=2", "network=edr100", "nics=1"]
          "model=alexnet", "batch_size=256", "precision=fp16,fp32", "gpus=8", "input.decoder=cpu"],
     ],
 )  # fmt: skip
-def test_the_command_that_closes_a_point_runs_as_it_is_printed_and_predicts_that_point(words, capsys):
+def test_the_command_that_closes_a_point_runs_as_it_is_printed_and_predicts_that_point(
+    words, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     opened = [point for point in points_of(words, capsys) if point["open"]]
     assert opened
     for point in opened:
         typed = shlex.split(point["open"])
         assert typed[:2] == ["resnetx", "predict"]
+        measure(point)
         (closed,) = points_of(typed[2:], capsys)
+        what_if = "straggler=1.2" in words  # which is not in what was measured
+        assert closed["images_per_s"] == pytest.approx(measured(point), rel=0.2 if what_if else 1e-6)
         assert not closed["open"]
         told = ("workload", "request", "system", "library", "gpus", "batch_size", "precision", "framework", "strategy")
         assert {name: closed[name] for name in told} == {name: point[name] for name in told}
@@ -248,6 +270,16 @@ def test_it_names_the_trace_and_the_file_of_a_system(tmp_path, capsys):
         assert not closed["open"]
         assert (closed["system"], closed["batch_size"], closed["scaling"]) == ("2x my own", 256, opened["scaling"])
         assert closed["gradient_bytes"] == opened["gradient_bytes"] == 44_000_000
+
+
+def test_rates_of_one_and_of_several_gpus_are_typed_in_one_file(tmp_path, capsys):
+    file = tmp_path / "rates.yaml"
+    file.write_text("source: mine\nimages_per_s: {1: 228, 8: 1612}\n")
+    words = ["dgx1-p100", "framework=tensorflow", "model=resnet50", "batch_size=64", "scaling=weak", "gpus=1,8"]
+    both = points_of([*words, f"calibration={file}"], capsys)
+    assert [point["images_per_s"] for point in both] == pytest.approx([228, 1612])
+    assert main(["predict", *words, f"calibration={file}", "rate=228"]) == 2
+    assert "has the rate of one GPU, and so has rate=" in capsys.readouterr().err
 
 
 def test_a_bench_closes_what_is_sent_through_the_host_in_the_way_that_was_asked_for(capsys):

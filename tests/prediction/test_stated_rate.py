@@ -84,7 +84,7 @@ def test_a_smaller_batch_takes_as_long_as_its_host_needs_to_launch_it():
     device_s = (0.1**4 - 0.02**4) ** 0.25
     known = rates.step(8, host, fixed_s=0.004)
     assert known.time_s == pytest.approx((0.02**4 + (0.004 + (device_s - 0.004) / 8) ** 4) ** 0.25)
-    assert known.slower > SPREAD[1] / 2 - 1  # of a step that is its host's, nearly as uncertain as the host's part
+    assert known.slower > SPREAD / 2 - 1  # of a step that is its host's, nearly as uncertain as the host's part
     assert rates.step(64, host, 0.004).slower == RATE_ERROR
 
 
@@ -169,9 +169,9 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
     assert (len(own), errors(own)) == (11, pytest.approx((0.109, 0.294), abs=0.001))
-    assert (len(others), errors(others)) == (11, pytest.approx((0.081, 0.390), abs=0.001))
+    assert (len(others), errors(others)) == (43, pytest.approx((0.120, 0.600), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
-    assert (len(small), fmean(small)) == (11, pytest.approx(0.089, abs=0.001))
+    assert (len(small), fmean(small)) == (36, pytest.approx(0.111, abs=0.001))
 
 
 def errors(rows):
@@ -183,7 +183,7 @@ def errors(rows):
 @pytest.mark.parametrize(
     ("read", "triples", "off", "inside", "on_curve", "off_line"),
     [
-        ("prepared", 720, 0.020, 0.910, (223, 0.040), 0.087),
+        ("prepared", 987, 0.0285, 0.8855, (223, 0.040), 0.087),
         ("loader", 998, 0.048, 0.887, (490, 0.064), 0.122),
     ],
 )
@@ -240,7 +240,7 @@ def test_nine_of_ten_published_rates_are_within_the_error_of_others_of_their_sou
                 between.append(is_within(entry, tuple(others), batch, rate))
             outside += [is_within(entry, (other,), batch, rate) for other in others]
     assert (len(between), len(outside)) == (20, 220)
-    assert 0.8 <= fmean(between) <= 0.97
+    assert fmean(between) >= 0.9  # of loops that wait, mostly, for which a batch between is as one outside
     assert 0.9 <= fmean(outside) <= 0.99
     assert BETWEEN < OUTSIDE
 
@@ -253,3 +253,15 @@ def is_within(entry, others, batch, rate):
     fixed_s = 2 * len(table) * GPU_PASS_s + modelled.step.update_s
     known = StatedRates(others, "stated", "a source", error=0.0).step(batch, host, fixed_s)
     return 1 - known.faster <= batch / rate / known.time_s <= 1 + known.slower
+
+
+def test_mxnets_small_batches_are_as_its_published_rates_of_one_gpu_and_surer_than_tensorflows():
+    """Its own figures: 32 pairs of three GPUs; those of the M60 were predicted before they were entered."""
+    own = [row for row in judged() if row.pair.of.framework == "mxnet"]
+    off, proportional = errors(own)
+    assert (len(own), off, proportional) == (32, pytest.approx(0.134, abs=0.001), pytest.approx(0.672, abs=0.001))
+    inside = [1 - row.step.faster <= math.exp(-row.log_error) <= 1 + row.step.slower for row in own]
+    assert sum(inside) == 27
+    mxnet, tensorflow = (assumed(158, of, "fp32", rating=1613.0) for of in ("mxnet", "tensorflow"))
+    assert mxnet.stretched(-1).time_s > 2 * tensorflow.stretched(-1).time_s
+    assert mxnet.stretched(1).time_s > tensorflow.stretched(1).time_s
