@@ -175,7 +175,7 @@ def training_setup(settings: PredictSettings, workload: Point) -> TrainingSetup:
         gradients=settings.gradients,
         one_process=settings.launch_mode == "one-process"
         or (settings.launch_mode is None and framework in ONE_PROCESS),
-        uneven=settings.samples == "uneven",
+        samples=settings.samples,
         straggler=settings.straggler,
         host_s=setting_types.seconds_of("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else setting_types.seconds_of("host_step", settings.host_step),

@@ -51,14 +51,15 @@ FITTED = f"""## What was fitted to what
 - Rooflines (`resnetx/prediction/roofline.py`): five figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
-- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): three figures, to the rates of several
+- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): four figures, to the rates of several
   GPUs of one node (`results/published/scaling.yaml`), and one, to those of several nodes, of transformers, too, whose
   root of the GPUs that share a card was chosen with these in sight. `python -m resnetx.literature.scaling_fit` fits
   again.
 - What leaves a point open between two ends (`resnetx/prediction/scaling.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; loaders of one node are open above what the
-  slower of two published alone delivers, as above the slowest of all a third of their rates would be. The long end of
-  half precision over nodes was chosen so that it holds all rates but one, each taken to be of a generation left out.
+  slower of two published alone delivers, as above the slowest of all a third of their rates would be. That two cores
+  of each rank decode nothing was chosen on the rates above, with each system left out. The long end of half precision
+  over nodes was chosen so that it holds all rates but one, each taken to be of a generation left out.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
   How much longer a host may take, and that of programs that decode, was chosen with the steps of all machines in sight;
@@ -107,12 +108,11 @@ LOSES = """The rates above that are more than a tenth below "GPUs x the rate of 
 not open. A mean over all rates hides them: most published points hardly lose anything.
 
 What is left of the loaders is TensorFlow on a DGX-1 (EfficientNets, SSD), which loses from 15 % on where the loaders of
-others keep up: what those programs do to an image is in none of their figures. No ceiling for each core explains them,
-at whatever rate, and leaving a third of the kind open, not a fifth, would leave 14 % on seven rates. AlexNet on A100s
+others keep up: what those programs do to an image is in none of their figures. AlexNet on A100s
 gets 17,300 and 19,300 images/s in TF32 and 30,100 and 29,300 in half precision, whose images have half the bytes; on
 hosts of few cores (Lambda's RTX 6000) precision makes no difference: no rate of the host's memory is assumed. The
 sound is WaveGlow's: its steps take 66 to 134 ms more on 4 GPUs and 170 to 200 on 8, whichever these are and in whatever
-precision, and nothing published says why; no input of resnetx is like it, and it has intervals of synthetic input.
+precision, and nothing published says why: it is open (`samples=by-host`).
 """
 
 LAB = """Validated on shaped TCP: iterations whose computing is replaced by idle time, between processes whose links are
@@ -252,7 +252,8 @@ def _losing(rows: Sequence[TrainingRow]) -> list[str]:
     known = [row for row in rows if row.group.startswith((training.FROM_ONE, training.NO_PEERS))]
     losing = [row for row in known if row.predicted and row.linear and row.measured < LOST * row.linear]
     by_loss = [replace(row, group=_loss(row)) for row in losing]
-    groups = [*training.summaries(losing), *sorted(training.summaries(by_loss), key=lambda of: of.group)]
+    bands = sorted(training.summaries(by_loss), key=lambda of: of.group)
+    groups = [*training.summaries(losing), *bands, training.exposing(rows)]
     cells = (
         [
             summary.about,
@@ -262,10 +263,11 @@ def _losing(rows: Sequence[TrainingRow]) -> list[str]:
             _percent(summary.five_constants_error),
             _percent(summary.worst_error),
             _percent(summary.held),
+            _percent(summary.half_width),
         ]
         for summary in groups
     )
-    return table(["published figures", "rows", "mean", "linear", "five constants", "worst", "held"], cells)
+    return table(["published figures", "rows", "mean", "linear", "five constants", "worst", "held", "half"], cells)
 
 
 def _loss(row: TrainingRow) -> str:
@@ -468,7 +470,8 @@ def _intervals() -> Iterator[str]:
     yield (
         "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as "
         "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
-        "the errors above for each doubling of the number of GPUs (stated on eight), "
+        "the errors above: over several nodes, with a loader, and of DALI in half precision for each doubling of the "
+        "number of GPUs (stated on eight), "
         f"{scaling.widened[ONE_NODE]:.2f} times as wide on one node without a loader and {scaling.widened[ANY]:.2f} "
         "times elsewhere: then nine of ten rates lie within intervals made without their system (several nodes: their "
         "cluster) and their program, counted "
@@ -478,7 +481,7 @@ def _intervals() -> Iterator[str]:
     yield ""
     yield from table(
         ["kind", "rates", "systems", "slower by at most", "faster by at most", "held without its system"],
-        map(_interval, scaling.kinds),
+        map(_interval, (*scaling.kinds, scaling.transformers)),
     )
     yield ""
     yield (
@@ -515,8 +518,9 @@ def _figures() -> list[str]:
         ["figure", "value", "from"],
         [
             ["variation of a rank's steps", f"{costs.variation:.2%}", f"fitted to {rows} rates"],
+            ["the same of NVIDIA's GPUs since Ampere", f"{costs.steady:.2%}", "fitted to the same"],
             ["the same where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
-            ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
+            ["longer steps where DALI keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
             [
                 "longer steps on several nodes, for each doubling of the GPUs beyond 8, times the root of those a card",
                 f"{costs.between:.2%}",

@@ -380,7 +380,7 @@ def _by_fewest(number: int, gpus: int, name: str) -> Callable[[], FigurePredicti
     def own() -> FigurePrediction:
         of = published_transformers.series()[number]
         case = next(each for each in _judged_transformers() if each.of is of and each.gpus == gpus)
-        return FigurePrediction(id=name, predicted=case.predicted, low=case.low, high=case.high)
+        return FigurePrediction(id=name, predicted=case.predicted, low=case.interval[0], high=case.interval[1])
 
     return own
 

@@ -30,7 +30,14 @@ from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
-from resnetx.prediction.scaling import ScalingKind, busy, left_open, scaling_kind, slowest_of
+from resnetx.prediction.scaling import (
+    ScalingKind,
+    decoding_beside,
+    left_open,
+    longer_by_decoding,
+    scaling_kind,
+    slowest_of,
+)
 from resnetx.prediction.scenario import (
     STAGED,
     Deployment,
@@ -115,7 +122,7 @@ class ScalingCase:
             gradients=of.gradients,
             costs=FREE,
             one_process=one_process,
-            uneven=of.samples == "uneven",
+            samples="by-host" if of.input == "sound" and of.samples == "alike" else of.samples,
             unmeasured=self.unmeasured,
         )
         return Point(workload, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
@@ -132,9 +139,8 @@ class ScalingCase:
 
     @property
     def kind(self) -> ScalingKind:
-        """That of its point; spectrograms, which nobody can ask for, are a kind of their own."""
-        exchange, nodes, feed = scaling_kind(self.point)
-        return exchange, nodes, "sound" if self.series.input == "sound" and feed == "none" else feed
+        """That of its point."""
+        return scaling_kind(self.point)
 
     @property
     def linear(self) -> float:
@@ -171,22 +177,22 @@ class ScalingCase:
         return self.point.batch_size / self.iteration(costs).time_s
 
     @cached_property
-    def free_s(self) -> tuple[float, float, float, float]:
-        """(seconds of an iteration without what is fitted, but for input, of computing, share of busy cores)."""
+    def free_s(self) -> tuple[float, float, float, tuple[float, float]]:
+        """(seconds of an iteration without what is fitted, but for input, of computing, what is decoded beside)."""
         iteration = self.iteration(FREE)
         step = iteration.steps[0].step
         copying = 0.0 if iteration.job.overlap.host_to_device else 1.0
         fed_s = iteration_s(iteration.job, Stretch(reading=0.0, copying=copying))
-        return iteration.time_s, fed_s, step.compute_s, busy(self.point, step)
+        return iteration.time_s, fed_s, step.compute_s, decoding_beside(self.point, step)
 
     def nearly(self, variation: Floats, host_load: Floats) -> Floats:
         """The predicted rate for each pair of costs by one sum, to fit with.
 
         It differs where longer computing hides more of the messages. Where input is the limit, it hides behind that.
         """
-        free_s, fed_s, compute_s, busy = self.free_s
+        free_s, fed_s, compute_s, beside = self.free_s
         waited = slowest_of(self.gpus, 1.0) - 1  # of each standard deviation of a rank's steps
-        longer = (1 + variation * waited) * (1 + host_load * busy) - 1
+        longer = (1 + variation * waited) * longer_by_decoding(host_load, *beside) - 1
         rates: Floats = self.point.batch_size / np.maximum(free_s, fed_s + longer * compute_s)
         return rates
 

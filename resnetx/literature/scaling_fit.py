@@ -14,7 +14,7 @@ that are open between two ends count in neither.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import compress
 
 import msgspec
 import numpy as np
@@ -22,6 +22,8 @@ import numpy as np
 from resnetx.literature import transformers
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases, untold_cases
+from resnetx.literature.training_rates import any_memory
+from resnetx.literature.transformers import TransformerCase
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scaling import (
@@ -33,13 +35,14 @@ from resnetx.prediction.scaling import (
     ONE_NODE,
     KindError,
     ScalingErrors,
-    doublings,
+    growth,
     is_known_server,
+    is_steady,
 )
 from resnetx.prediction.scenario import SHOWN_BY, ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
-_GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
+_VARIATION, _LOAD = np.arange(101) / 2000, np.arange(51) / 100
 _UNEVEN = np.arange(61) / 200  # to 30 %, in steps of 0.5 %
 _BETWEEN = np.arange(17) / 400  # to 4 %, in steps of 0.25 %
 _FEWEST_PROGRAMS = 3  # of a kind by which it is counted how wide intervals must be
@@ -64,9 +67,13 @@ class JudgedScaling:
         return self.case.log_error(self.predicted)
 
     @property
-    def doublings(self) -> float:
+    def linear_error(self) -> float:
+        return self.case.log_error(self.case.linear)
+
+    @property
+    def growth(self) -> float:
         """That bounds go with; of a case with other rates of its series, none."""
-        return 1.0 if self.case.known else doublings(self.case.gpus)
+        return 1.0 if self.case.known else growth(*self.case.kind[1:], self.case.gpus)
 
 
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
@@ -76,7 +83,7 @@ def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
 
 
 def _of_one_node(chosen: Sequence[ScalingCase]) -> ScalingCosts:
-    return _with_uneven(_with_server(_best(_errors(_on_one_node(chosen))), chosen), chosen)
+    return _with_uneven(_with_server(_best(_on_one_node(chosen)), chosen), chosen)
 
 
 def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
@@ -136,14 +143,20 @@ def _with_between(costs: ScalingCosts, errors: Iterable[Farther], without: str =
     return replace(costs, between=float(_BETWEEN[int(means.argmin())]))
 
 
-def _errors(chosen: Sequence[ScalingCase]) -> Floats:
-    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
-    variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
-    return np.array([np.abs(np.log(case.nearly(variation, host_load) / case.measured)) for case in chosen])
+def _errors(chosen: Iterable[ScalingCase]) -> Floats:
+    """The absolute logarithmic error of each rate by each variation and each load of the host."""
+    pairs = [pair.ravel() for pair in np.meshgrid(_VARIATION, _LOAD, indexing="ij")]
+    errors = np.array([np.abs(np.log(case.nearly(*pairs) / case.measured)) for case in chosen])
+    return errors.reshape(-1, len(_VARIATION), len(_LOAD))
 
 
-def _best(errors: Floats) -> ScalingCosts:
-    return _GRID[int(errors.sum(axis=0).argmin())]
+def _best(chosen: Sequence[ScalingCase], errors: Floats | None = None) -> ScalingCosts:
+    """One load for all of these, and a variation for GPUs of either age."""
+    errors, steady = _errors(chosen) if errors is None else errors, np.array([is_steady(case.point) for case in chosen])
+    of_age = [errors[own].sum(axis=0) for own in (~steady, steady)]
+    load = int(sum(sums.min(axis=0) for sums in of_age).argmin())
+    older, newer = (float(_VARIATION[sums[:, load].argmin()]) for sums in of_age)
+    return ScalingCosts(older, float(_LOAD[load]), PARALLEL_s, steady=newer)
 
 
 def judged(chosen: Sequence[ScalingCase], farther: Sequence[Farther]) -> list[JudgedScaling]:
@@ -152,9 +165,10 @@ def judged(chosen: Sequence[ScalingCase], farther: Sequence[Farther]) -> list[Ju
     errors, costs = _errors(inside), {}
     for case in chosen:
         if case.left_out not in costs:
-            others = np.array([not case.leaves_out(other) for other in inside])
+            others = [not case.leaves_out(other) for other in inside]
             kept = [other for other in chosen if not case.leaves_out(other)]
-            own = _with_uneven(_with_server(_best(errors[others]), kept), kept)
+            best = _best([*compress(inside, others)], errors[others])
+            own = _with_uneven(_with_server(best, kept), kept)
             costs[case.left_out] = _with_between(own, farther, case.machines)
     return [_judged(case, costs[case.left_out]) for case in chosen]
 
@@ -196,33 +210,60 @@ def _of_group(rows: Iterable[JudgedScaling], group: Group) -> list[JudgedScaling
 def _kind_error(everything: Sequence[JudgedScaling], group: Group, by_nodes: dict[str, float]) -> KindError:
     rows = _of_group(everything, group)
     widened = by_nodes[ONE_NODE if group[1] == ONE_NODE and group[2] != "loader" else ANY]
-    errors, linear = [row.log_error for row in rows], [row.case.log_error(row.case.linear) for row in rows]
-    faster, slower = _bounds(rows)
     systems = {row.case.left_out for row in rows}
-    held = [_excess(row, everything) <= widened for row in rows] if len(systems) > 1 else None
+    return _errors_of(
+        group,
+        rows,
+        _bounds(rows),
+        widened,
+        len(systems),
+        [_excess(row, everything) <= widened for row in rows] if len(systems) > 1 else None,
+    )
+
+
+def _errors_of(
+    group: Group,
+    rows: Sequence[JudgedScaling | TransformerCase],
+    bounds: tuple[float, float],
+    widened: float,
+    systems: int,
+    held: Sequence[bool] | None,
+) -> KindError:
+    errors, (faster, slower) = [row.log_error for row in rows], bounds
     return KindError(
         exchange=group[0],
         nodes=group[1],
         input=group[2],
         points=len(rows),
-        systems=len(systems),
+        systems=systems,
         mean=_rounded(np.abs(errors).mean()),
         worst=_rounded(np.abs(errors).max()),
         bias=_rounded(np.mean(errors)),
-        linear=_rounded(np.abs(linear).mean()),
+        linear=_rounded(np.abs([row.linear_error for row in rows]).mean()),
         slower=_rounded(slower * widened),
         faster=_rounded(faster * widened),
         held=None if held is None else _rounded(np.mean(held)),
     )
 
 
-def _bounds(rows: Sequence[JudgedScaling]) -> tuple[float, float]:
+def _of_transformers(without: dict[str, ScalingCosts], widened: float) -> KindError:
+    """Of transformers of one node; a system is left out with its rates."""
+    rows = [case for case in transformers.judged(without) if case.of.nodes(case.gpus) == ONE_NODE]
+    systems = [any_memory(row.of.system) for row in rows]
+    held = []
+    for row, system in zip(rows, systems, strict=True):
+        bounds = _bounds([other for other, its in zip(rows, systems, strict=True) if its != system])
+        held.append(_beyond(row, bounds) <= widened)
+    return _errors_of(("allreduce", ONE_NODE, "transformers"), rows, _bounds(rows), widened, len({*systems}), held)
+
+
+def _bounds(rows: Iterable[JudgedScaling | TransformerCase]) -> tuple[float, float]:
     """What times fall short of the predicted ones by, and exceed them by, in one of twenty cases; logarithms.
 
-    On `REFERENCE` GPUs, with which those of other numbers go by doublings.
+    On `REFERENCE` GPUs, with which those of other numbers go by their `growth`.
     Neither is less than a third of the other: of few cases, all may lie on one side.
     """
-    errors = [row.log_error / row.doublings for row in rows]
+    errors = [row.log_error / row.growth for row in rows]
     outside = (1 - LEVEL) / 2
     faster, slower = max(0.0, -float(np.quantile(errors, outside))), max(0.0, float(np.quantile(errors, 1 - outside)))
     return max(faster, slower / 3), max(slower, faster / 3)
@@ -236,9 +277,13 @@ def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
     ]
     alike = _of_group(others, _group(row))
     as_many = _of_group(others, (ANY, row.case.kind[1], ANY))
-    faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many or others)
-    other, own = (row.others[1], slower) if row.log_error > 0 else (row.others[0], faster)
-    return math.sqrt(max(0.0, row.log_error**2 - other**2)) / (own * row.doublings)
+    return _beyond(row, _bounds(alike if len(alike) >= FEWEST_POINTS else as_many or others))
+
+
+def _beyond(row: JudgedScaling | TransformerCase, bounds: tuple[float, float]) -> float:
+    """How many times as wide these must be."""
+    side = int(row.log_error > 0)
+    return math.sqrt(max(0.0, row.log_error**2 - row.others[side] ** 2)) / (bounds[side] * row.growth)
 
 
 def widening(rows: Sequence[JudgedScaling]) -> dict[str, float]:
@@ -266,7 +311,8 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
     predicted = [row for row in everything if not row.case.is_open]
     calibrated = judged_calibrated(everything)
     widened, costs = widening(predicted), _with_between(of_one_node, farther)
-    judged_at = {row.case.left_out for row in everything}
+    without = {row.case.left_out: row.costs for row in everything}
+    without |= {machines: _with_between(costs, farther, machines) for machines, _ in farther if machines not in without}
     by_nodes = {
         nodes: [row for row in calibrated if row.case.nodes == nodes]
         for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
@@ -276,13 +322,13 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         costs=costs,
         points=len(_on_one_node(chosen)),
         systems=len({case.system for case in _on_one_node(chosen)}),
-        without={row.case.left_out: row.costs for row in everything}
-        | {machines: _with_between(costs, farther, machines) for machines, _ in farther if machines not in judged_at},
+        without=without,
         half=sorted({*_half_over_nodes(chosen)}),
         farther=len(farther),
         clusters=len({machines for machines, _ in farther}),
         widened=widened,
         kinds=kinds(predicted, widened),
+        transformers=_of_transformers(without, widened[ONE_NODE]),
         calibrated=[
             msgspec.structs.replace(_kind_error(own, (ANY, ANY, ANY), widened), nodes=nodes)
             for nodes, own in by_nodes.items()

@@ -51,6 +51,7 @@ _NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # no figure was chosen on it
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1", "mxnet": "MXNet"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
+EXPOSED = 0.2  # of a step: predictions that wait for messages longer are counted apart, too
 LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
 NO_PEERS = "GPUs no peers, from the rate of one"
 _STAGED = {
@@ -109,6 +110,7 @@ class TrainingRow:
     high: float | None = None
     linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
     five_constants: float | None = None  # that, times the median efficiency of others on as many GPUs; null: likewise
+    exposed: float | None = None  # share of the step that is predicted to wait for messages; null: open, or of one GPU
     # The 90 % intervals of both; null: none is made
     linear_interval: tuple[float, float] | None = None
     five_constants_interval: tuple[float, float] | None = None
@@ -240,10 +242,21 @@ def off(rows: Sequence[TrainingRow]) -> str:
     others = (RATED, INSIDE, ANOTHER)
     rated = [row for row in rows if row.linear and row.predicted is not None and row.question not in others]
     (found,) = summaries([replace(row, group="") for row in rated])
+    waiting = exposing(rows)
     return (
         f"Given the rate of one GPU, training is predicted {_share(found.mean_error)} off in the mean, where in "
-        f"proportion to GPUs or batch it is {_share(found.linear_error)} off ({found.rows} published rates)"
+        f"proportion to GPUs or batch it is {_share(found.linear_error)} off ({found.rows} published rates); where "
+        f"over {EXPOSED:.0%} of a step is predicted to wait for messages {_share(waiting.mean_error)} and "
+        f"{_share(waiting.linear_error)} ({waiting.rows} rates)"
     )
+
+
+def exposing(rows: Sequence[TrainingRow]) -> TrainingSummary:
+    """Those from the rate of one GPU, or of the fewest, whose messages are predicted to be exposed for long."""
+    known = (row for row in rows if row.group.startswith((FROM_ONE, NO_PEERS, TRANSFORMERS)))
+    about = f"all that are predicted to wait for messages over {EXPOSED:.0%} of a step"
+    (found,) = summaries([replace(row, group=about) for row in known if (row.exposed or 0.0) > EXPOSED])
+    return found
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -334,6 +347,7 @@ def _row(case: ScalingCase, question: str, group: str, given: str, rated: bool =
         high=images / fast.interval_s[0],
         linear=None if linear is None else linear.predicted,
         five_constants=None if five is None else five.predicted,
+        exposed=None if ends else fast.exposed_share,
         linear_interval=None if linear is None else (linear.low, linear.high),
         five_constants_interval=None if five is None else (five.low, five.high),
         publisher=case.publisher,
@@ -504,10 +518,11 @@ def _transformers() -> Iterator[TrainingRow]:
             error=case.predicted / case.measured - 1,
             seen=case.of.seen,
             publisher=case.source.whose,
-            low=case.low,
-            high=case.high,
+            low=case.interval[0],
+            high=case.interval[1],
             linear=case.linear,
             five_constants=_rivals().of_transformer(case),
+            exposed=case.iteration.exposed_share,
         )
 
 

@@ -7,10 +7,11 @@ it: the messages of DDP or FSDP on the described machine, and what scaling costs
 A step that accumulates computes so many passes, of which the last sends; FSDP gathers and reduces in each. BERT is
 counted as the GPT/x of its size, whose blocks have as many parameters and FLOP.
 
-An interval is that of `predict`, whose part for scaling is made of the errors of image networks.
+An interval is that of `predict`, whose part for scaling is made of these errors on one node, and of several of those of
+image networks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
@@ -179,8 +180,9 @@ class TransformerCase:
     of: Series
     gpus: int
     predicted: float
-    low: float  # the interval of `predict`
-    high: float
+    iteration: Iteration
+
+    growth: ClassVar[float] = 1.0  # that errors of one node go with
 
     @property
     def measured(self) -> float:
@@ -191,8 +193,26 @@ class TransformerCase:
         return self.of.tokens_per_s[self.of.fewest] * self.gpus / self.of.fewest
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """That of `predict`."""
+        shortest_s, longest_s = self.iteration.interval_s
+        return (
+            self.predicted * self.iteration.time_s / longest_s,
+            self.predicted * self.iteration.time_s / shortest_s,
+        )
+
+    @property
+    def others(self) -> tuple[float, float]:
+        """How much shorter and longer a step may be by all but what scaling costs; logarithms."""
+        return self.iteration.but_for_scaling
+
+    @property
     def log_error(self) -> float:
         return log(self.predicted / self.measured)
+
+    @property
+    def linear_error(self) -> float:
+        return log(self.linear / self.measured)
 
     @property
     def source(self) -> ScalingSource:
@@ -204,19 +224,18 @@ class TransformerCase:
         return f"{'FSDP' if self.of.strategy == 'fsdp' else 'DDP'} on {gpu}, {self.of.nodes(self.gpus)}"
 
 
-def judged() -> Iterator[TransformerCase]:
-    """All rates of more than the fewest GPUs of their series."""
+def judged(without: Mapping[str, ScalingCosts] | None = None) -> Iterator[TransformerCase]:
+    """All rates of more than the fewest GPUs of their series; `without`: null: as fitted to published rates."""
     for of in series():
         if len(of.tokens_per_s) == 1:
             continue
-        costs = scaling_errors().without.get(of.machines)
+        costs = (scaling_errors().without if without is None else without).get(of.machines)
         rate = one_gpu_rate(of, costs)
         for gpus in of.tokens_per_s:
             if gpus > of.fewest:
                 iteration = _iteration(of, gpus, rate, costs)
                 tokens_per_s = of.samples(gpus) * of.seq / _step_s(of, gpus, iteration)
-                high, low = (tokens_per_s * iteration.time_s / end_s for end_s in iteration.interval_s)
-                yield TransformerCase(of, gpus, tokens_per_s, low, high)
+                yield TransformerCase(of, gpus, tokens_per_s, iteration)
 
 
 def steps_between_nodes(tried: Sequence[ScalingCosts]) -> Iterator[tuple[str, list[float]]]:

@@ -212,6 +212,11 @@ class Iteration:
             for part, changed in without.items()
         }
 
+    @property
+    def exposed_share(self) -> float:
+        """Of the iteration, in which it waits for messages."""
+        return max(0.0, 1 - iteration_s(self.job.without_messages()) / self.time_s)
+
     @cached_property
     def limited_by(self) -> Limit:
         """The part that would save most."""

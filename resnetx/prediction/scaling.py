@@ -5,11 +5,11 @@
     errors.of("allreduce", "one node", "none")
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
-much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`, and the
-variation of programs whose samples differ in size (`samples=uneven`) a third. Over several nodes a step takes longer
-still, `between`, fitted to rates of several nodes, those of transformers, too. The system of a rate is left out of the
-fit that predicts it, whoever measured there; of several nodes, the cluster. The errors of such predictions, by kind of
-case, are what the intervals are made of.
+much that costs has three parameters, `variation` (of GPUs since Ampere `steady`) and `host_load`, fitted to
+`results/published/scaling.yaml`, and the variation of programs whose samples differ in size (`samples=uneven`) a
+fourth. Over several nodes a step takes longer still, `between`, fitted to rates of several nodes, those of
+transformers, too. The system of a rate is left out of the fit that predicts it, whoever measured there; of several
+nodes, the cluster. The errors of such predictions, by kind of case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
 
@@ -19,18 +19,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import expm1, log2, sqrt
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from numpy import interp
 
-from resnetx.choices import After, Folders, Server, TorchvisionInput
+from resnetx.choices import After, DaliInput, Folders, Server, TorchvisionInput
 from resnetx.interconnect.systems.graph import FASTEST_FLOW_Bps
 from resnetx.loading import own_yaml
 from resnetx.prediction import compute
 from resnetx.prediction.host_step import (
     FASTEST_LOADER,
     IMAGE_BYTES,
+    NORM,
     PARALLEL_TENSORS,
     SLOW_LOADER,
     SLOWEST_LOADER,
@@ -40,7 +41,7 @@ from resnetx.prediction.host_step import (
     decoding,
     loader_rate,
 )
-from resnetx.prediction.roofline import HALF, generation
+from resnetx.prediction.roofline import HALF, Floats, generation
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
 from resnetx.prediction.step import Compute, HostShare, Step
 from resnetx.request import Request
@@ -52,25 +53,31 @@ LEVEL = 0.90  # of intervals: the share of points that they should hold
 ONE_NODE = "one node"
 NO_PEERS = "no peers"
 ANY = "any"  # in a group of several kinds
-REFERENCE = 8  # GPUs of which errors are stated; those of others go with the doublings of their number
+REFERENCE = 8  # GPUs of which errors are stated
+STEADY = 8.0  # compute capability: Ampere's
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
+F = TypeVar("F", float, Floats)
+
 # Cases whose errors are counted together: (exchange, nodes, input). loader: decoded by a framework's own loader; DALI
-# is counted with none. uneven: samples differ in size, however they come. sound: of published programs alone.
+# is counted with none but, on one node, in half precision. uneven: samples differ in size, however they come. by-host:
+# its CPUs make them, nobody says how.
 Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
-ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader", "uneven", "sound"]]
+Fed = Literal["none", "dali-half", "loader", "uneven", "by-host"]
+ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Fed]
 
 
 def scaling_kind(point: Point) -> ScalingKind:
     """The kind of a point."""
-    request = point.workload.request
-    feed: Literal["none", "loader", "uneven"] = "none"
-    if point.setting.uneven:
-        feed = "uneven"
+    request, nodes = point.workload.request, _nodes(point, len(point.ranks_of_nodes))
+    feed: Fed = "none"
+    if point.setting.samples != "alike":
+        feed = point.setting.samples
     elif request is not None and isinstance(request.input, TorchvisionInput):
         feed = "loader"
-    exchange: Literal["allreduce", "server"] = "server" if point.workload.strategy.kind == "server" else "allreduce"
-    return exchange, _nodes(point, len(point.ranks_of_nodes)), feed
+    elif request is not None and isinstance(request.input, DaliInput) and nodes == ONE_NODE:
+        feed = "dali-half" if point.workload.precision in HALF else "none"
+    return "server" if point.workload.strategy.kind == "server" else "allreduce", nodes, feed
 
 
 def _nodes(point: Point, nodes: int) -> Nodes:
@@ -92,16 +99,22 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
     feeds = {
         "loader": "a loader of JPEG files",
         "none": "synthetic or DALI",
+        "dali-half": "DALI in half precision",
         "uneven": "samples of uneven size",
-        "sound": "spectrograms of sound by the host",
+        "by-host": "spectrograms of sound by the host",
+        "transformers": "transformers",
         "any": "any input",
     }
     return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
 
 
-def doublings(gpus: int) -> float:
-    """Of one GPU to so many, over those to `REFERENCE`: published errors grow with them."""
-    return log2(gpus) / log2(REFERENCE)
+def growth(nodes: str, feed: str, gpus: int) -> float:
+    """Of published errors with the GPUs: over several nodes, and where each image costs the host, with their doublings.
+
+    Over those to `REFERENCE`. Else the first other GPU of a node costs what more do.
+    """
+    alike = nodes == ONE_NODE and feed not in ("loader", "dali-half")
+    return 1.0 if alike else log2(gpus) / log2(REFERENCE)
 
 
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,6 +157,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
     widened: dict[str, float]
     kinds: list[KindError]
+    transformers: KindError  # of one node, from their rates on the fewest GPUs
     # Each rate by those of other counts of its series, some on as many nodes (one, several); of GPUs that are no peers
     # those on 8 by those on 2 and 4.
     calibrated: list[KindError]
@@ -157,15 +171,21 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _, nodes, _ = kind
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
         if residual is None or not any(_nodes(point, point.deployment.nodes_of(gpus)) == nodes for gpus in known):
-            return self.of(*kind).times(doublings(point.gpus))
+            return self._alike(point).times(growth(*kind[1:], point.gpus))
         alike = NO_PEERS if point.deployment.no_peers else nodes
         error = next(error for error in self.calibrated if alike.startswith(error.nodes))
         error = error.times(residual.octaves(point.gpus) ** 0.5)
         if not residual.as_modelled:
             return error
-        plain = self.of(*kind).times(doublings(point.gpus))
+        plain = self._alike(point).times(growth(*kind[1:], point.gpus))
         slower, faster = min(error.slower, plain.slower), min(error.faster, plain.faster)
         return msgspec.structs.replace(error, slower=slower, faster=faster)
+
+    def _alike(self, point: Point) -> KindError:
+        """The errors of a point's kind; of transformers of one node those of transformers."""
+        kind, request = scaling_kind(point), point.workload.request
+        is_transformer = request is not None and request.model.scales_like == "transformers"
+        return self.transformers if is_transformer and kind[1:] == (ONE_NODE, "none") else self.of(*kind)
 
     def of(self, exchange: str, nodes: str, feed: str) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few.
@@ -215,7 +235,12 @@ def _farther(point: Point, costs: ScalingCosts) -> float:
 def variation(point: Point) -> float:
     """Of a rank's step over its mean, where no trace says."""
     costs = point.setting.costs or scaling_errors().costs
-    return costs.uneven if point.setting.uneven else costs.variation
+    return costs.uneven if point.setting.uneven else costs.steady if is_steady(point) else costs.variation
+
+
+def is_steady(point: Point) -> bool:
+    """Whether its GPUs are NVIDIA's since Ampere, of which published ranks wait less for each other than of others."""
+    return point.deployment.described.gpu_part(point.devices[0]).compute_capability.value >= STEADY
 
 
 def is_known_server(kind: ScalingKind) -> bool:
@@ -236,7 +261,7 @@ def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
 def sharing(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
     costs = point.setting.costs or scaling_errors().costs
-    return _crowding(point) * (1 + costs.host_load * busy(point, computed.step))
+    return _crowding(point) * longer_by_decoding(costs.host_load, *decoding_beside(point, computed.step))
 
 
 def _crowding(point: Point) -> float:
@@ -259,32 +284,45 @@ def _largest_of(count: int) -> float:
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
-# What decoding images costs the GPUs of a host, before it cannot keep up: its threads compete for the cores.
+# What decoding images costs the GPUs of a host: its threads compete for the cores, of which each rank keeps two.
 #
-# The more of a host's cores decode, the later its other threads queue the work of the GPUs. A step takes
+# The more of a host's cores decode for DALI, the later its other threads queue the work of the GPUs: a step takes
 # `1 + host_load x busy` times as long, where `busy` is the share of a node's cores that decode for the other GPUs of a
-# point, at the rate at which these compute; `host_load` is fitted to published rates (`scaling_errors`). Only where
-# images are read and the cores of the system's CPUs are described. A trace of CPU ranks has it already.
+# point, at the rate at which these compute; `host_load` is fitted to published rates (`scaling_errors`). A framework's
+# loader is what a step may wait for: it takes the longer of both, softly near where they are alike (`NORM`), at the
+# rate of the slower of two published loaders where its own is not measured. Only where images are read and the cores of
+# the system's CPUs are described. A trace of CPU ranks has it already.
 
 # Images a second that DALI leaves one core of, where the GPU decodes: entropy decoding of each image, assumed.
 GPU_DECODING_RATE = 1_400.0
+# Of each rank; of none to three two are nearest to the published rates, whichever system is left out. Half of its cores
+# at most.
+OWN_CORES = 2.0
 
 
-def busy(point: Point, step: Step) -> float:
-    """The share of a node's cores that decode for the point's other GPUs; 0 where nothing is decoded, or known.
+def decoding_beside(point: Point, step: Step) -> tuple[float, float]:
+    """Of a node's cores the share that decodes for DALI, and of a step what a framework's loader takes; for other GPUs.
 
-    The rate of one GPU, stated or published, has the load of its own images in it.
+    Either is 0 where nothing is decoded so, or known. The rate of one GPU, stated or published, has the load of its own
+    images in it.
     """
     request, system = point.workload.request, point.deployment.described
     if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
-        return 0.0
-    cores = cores_for_each(system, point.devices)
-    loader = loader_rate(request.input, request.image_size, point.deployment.decoding)
+        return 0.0, 0.0
+    cores, measured = cores_for_each(system, point.devices), point.deployment.decoding
     if cores is None:
-        return 0.0
+        return 0.0, 0.0
+    waits = isinstance(request.input, TorchvisionInput)
+    loader = loader_rate(request.input, request.image_size, (*measured, SLOW_LOADER) if waits else measured)
     rate = GPU_DECODING_RATE if loader is None or loader.unit == "GPU" else loader.rate_Bps / IMAGE_BYTES
-    ranks = max(point.ranks_of_nodes)
-    return min(1.0, (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate))
+    others = 1 - 1 / max(point.ranks_of_nodes)
+    busy = others * point.batch_size / point.gpus / step.compute_s / max(cores - OWN_CORES, cores / 2) / rate
+    return (0.0, busy) if waits else (min(1.0, busy), 0.0)
+
+
+def longer_by_decoding(host_load: F, busy: float, loading: float) -> F:
+    """How many times as long a step takes, with what `decoding_beside` has."""
+    return cast(F, ((1 + host_load * busy) ** NORM + loading**NORM) ** (1 / NORM))
 
 
 def host_share(point: Point) -> HostShare | None:
@@ -326,6 +364,7 @@ def parallel_s(point: Point) -> float:
 #     undecided = left_open(point)        # None: the point is determined
 #
 # Where no description tells what decides a point, a number would be a guess (docs/method/prediction.md, Open points).
+#
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
 # For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
@@ -337,6 +376,9 @@ HALF_s = 0.15
 # Else of what one GPU computes: so the ends hold 26 of 27 published rates of images, each taken to be of a generation
 # that is not; with none 22, as V100s alone need it.
 HALF_SHARE = 0.2
+# Of a step, for each other GPU of a host that makes samples, at most: what steps of AlexNet that read JPEG files take
+# longer on 8 A100 in TF32 (Lambda), the most of all published loaders.
+MADE = 0.25
 
 
 @dataclass(frozen=True)
@@ -391,7 +433,7 @@ def _asked_again(point: Point, **other: str) -> str:
     traced = [] if trace is None else [trace.source if request else workload.path]
     name = typed.pop("systems", system.node_name)
     said = {key: value for key, value in asked.items() if value != usual.get(key)}
-    left = (word for key, word in typed.items() if key not in asked and key not in other)
+    left = (word for key, word in typed.items() if key not in {**asked, **other})
     return shlex.join(
         ["resnetx", "predict", *traced, name, *written(said), *left, *written({"gpus": point.gpus, **other})]
     )
@@ -459,7 +501,7 @@ def _scaled_open(point: Point) -> Undecided | None:
     ):
         return None
     undecided = None
-    for opens in (_staged if point.no_peers else _one_process, _over_tcp, _in_half_precision, _by_loader):
+    for opens in (_staged if point.no_peers else _one_process, _over_tcp, _in_half_precision, _by_loader, _by_host):
         if (other := opens(point)) is not None:
             undecided = other if undecided is None else undecided.also(other, opens)
     return undecided
@@ -585,8 +627,9 @@ def _by_loader(point: Point) -> Undecided | None:
     if asked <= max(slow.rate.rate_Bps / image_bytes, shown):
         return None
     slowest, fastest = SLOWEST_LOADER.of(size), FASTEST_LOADER.of(size)
-    # it has handed over as many to fewer GPUs, which cannot have waited for it alone: messages took some of that, too
-    slowest = replace(slowest, rate_Bps=max(slowest.rate_Bps, 1.05 * shown * image_bytes))
+    # it has handed over as many, and as a rate may be off, more
+    least = shown * (1 + (point.workload.scaled.error if point.workload.scaled else 0.0))
+    slowest = replace(slowest, rate_Bps=max(slowest.rate_Bps, least * image_bytes))
     ends = (replace(point, deployment=replace(deployment, decoding=(rate,))) for rate in (fastest, slowest))
     closing = _trained(request, batch_size=images * ranks, input=request.input.kind, measure="input", gpus=ranks)
     return Undecided(
@@ -596,6 +639,23 @@ def _by_loader(point: Point) -> Undecided | None:
         f"of such. Measure yours alone, `{closing}`, whose folder is calibration=; or give a rate of as many GPUs.",
         closing,
         *ends,
+    )
+
+
+def _by_host(point: Point) -> Undecided | None:
+    """Samples that the host makes, no images, where no rate of several GPUs is known."""
+    if point.setting.samples != "by-host" or _is_shown(point):
+        return None
+    others, step_s = max(point.ranks_of_nodes) - 1, compute.of_point(point, point.shares[0][0]).step.compute_s
+    beyond_s = point.setting.beyond_s + others * MADE * step_s
+    return Undecided(
+        "what samples that a host makes cost its other GPUs is not measured",
+        "A host that makes samples (samples=by-host) does so for more GPUs at no cost (the fast end), or takes a "
+        "quarter of a step for each other one, as the slowest published loader of images (the slow end). "
+        "calibration= takes a rate of several GPUs; with samples=alike it costs nothing.",
+        _asked_again(point, samples="alike"),
+        point,
+        replace(point, setting=replace(point.setting, beyond_s=beyond_s)),
     )
 
 

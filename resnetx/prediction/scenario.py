@@ -351,6 +351,7 @@ class ScalingCosts:
     # The median efficiency of published rates, by the number of GPUs: parameter servers are taken to have it where
     # nothing is decoded. (): their ranks wait as others do.
     server: tuple[tuple[int, float], ...] = ()
+    steady: float = 0.0  # as `variation`, of NVIDIA's GPUs since Ampere
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
     # How much longer a step on several nodes takes, relative, for each doubling of GPUs beyond 8, times the root of the
     # GPUs that share a network card.
@@ -367,7 +368,8 @@ class TrainingSetup:
     gradients: str = "fp32"  # in which precision they are sent
     gathered: str = "fp32"  # in which precision FSDP gathers parameters
     one_process: bool = False  # drives all GPUs of a node; else each has one of its own
-    uneven: bool = False  # samples differ in size, so that ranks wait for the slowest: sentences, graphs, boxes
+    # uneven: they differ in size, so that ranks wait for the slowest: sentences, boxes; by-host: its CPUs make them
+    samples: Literal["alike", "uneven", "by-host"] = "alike"
     beyond_s: float = 0.0  # of a step on several GPUs, beyond its messages: an end of a point that is open
     unmeasured: bool = False  # no rate of such GPUs over nodes in half precision is published, or taken to be
     straggler: float = 1.0  # how many times as long one of the ranks computes
@@ -383,6 +385,10 @@ class TrainingSetup:
     costs: ScalingCosts | None = None  # null: as fitted to published rates
     typed: tuple[tuple[str, str], ...] = ()  # (setting, word) as given, for a command that asks again
     residual: Residual | None = None  # of steps on several GPUs, by rates that are known; null: as modelled
+
+    @property
+    def uneven(self) -> bool:
+        return self.samples == "uneven"
 
     @property
     def loop(self) -> str | None:

@@ -343,7 +343,7 @@ class CompareKeywords(TypedDict, total=False):
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
     gradients: Axis[Literal["fp32", "bf16", "fp16"]]
-    samples: Axis[Literal["alike", "uneven"]]
+    samples: Axis[Literal["alike", "uneven", "by-host"]]
     straggler: Axis[float]
     host_time: Axis[str | float]
     host_step: Axis[str | float | None]
@@ -632,7 +632,7 @@ class PredictKeywords(TypedDict, total=False):
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
     gradients: Axis[Literal["fp32", "bf16", "fp16"]]
-    samples: Axis[Literal["alike", "uneven"]]
+    samples: Axis[Literal["alike", "uneven", "by-host"]]
     straggler: Axis[float]
     host_time: Axis[str | float]
     host_step: Axis[str | float | None]
@@ -670,7 +670,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     overlap: OverlapGroup
     staged: Literal["shared", "per-gpu"] | None
     gradients: Literal["fp32", "bf16", "fp16"]
-    samples: Literal["alike", "uneven"]
+    samples: Literal["alike", "uneven", "by-host"]
     straggler: float
     host_time: str | float
     host_step: str | float | None

@@ -516,8 +516,9 @@ SECTIONS = (
         Setting("gradients", Literal["fp32", "bf16", "fp16"], "fp32",
             "precision in which gradients are sent: fp32 | bf16 | fp16", verbs=PREDICTED,
             each=PREDICTED, tags="assumed message"),
-        Setting("samples", Literal["alike", "uneven"], "alike",
-            "alike | uneven: they differ in size (sentences, graphs), so ranks wait for the slowest; without a trace",
+        Setting("samples", Literal["alike", "uneven", "by-host"], "alike",
+            "alike | uneven: they differ in size (sentences, graphs), so ranks wait for the slowest; without a trace | "
+            "by-host: its CPUs make them (spectrograms), so that several GPUs are open",
             verbs=PREDICTED, each=PREDICTED, tags="assumed no-lab"),
         Setting("straggler", float, 1, "factor by which one rank computes more slowly than the others", verbs=PREDICTED,
             each=PREDICTED,
