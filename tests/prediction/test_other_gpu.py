@@ -119,7 +119,7 @@ def test_nine_of_ten_steps_are_within_what_the_pairs_of_all_other_gpus_say(in_sl
 def test_rates_of_other_publishers_are_mostly_between_the_ends():
     """Of a network on two GPUs, alike in batch, precision and loop, of which nothing says what its kernels are.
 
-    357 of 384 that were known, but 110 of 142 found after the ends were chosen: of milabench's L40S and MI325X, most.
+    357 of 384 that were known, but 110 of 142 found after the ends were chosen: milabench's and NVIDIA's recommenders.
     """
     steps = [
         (
