@@ -14,7 +14,6 @@ from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.system import load
 from resnetx.literature.training_rates import (
     Series,
     StepSeries,
@@ -417,7 +416,7 @@ def pairs() -> Iterator[BatchPair]:
 
 @dataclass(frozen=True)
 class StrongCase:
-    """One global batch on several GPUs, from its rate on one. Layers are taken to be alike."""
+    """One global batch on several GPUs, from its rate on one. Layers are alike but for torchvision's networks."""
 
     of: StepSeries
     gpus: int
@@ -445,9 +444,9 @@ class StrongCase:
         feed = (TorchvisionInput if self.of.input == "loader" else SyntheticInput).__struct_config__.tag
         words = {"model": "alexnet", "batch_size": whole, "input": feed, "precision": self.of.precision}
         rates = StatedRates(tuple(self.known.items()), "stated", self.of.source)
-        workload = replace(Workload.of(request_from(compose(words)), self.of.counted.table, "torch"), rates=rates)
-        assert self.of.system is not None, "rates of several GPUs are those of a system"
-        system = load(self.of.system)
+        table = self.of.table or self.of.counted.table
+        workload = replace(Workload.of(request_from(compose(words)), table, "torch"), rates=rates)
+        system = self.of.on(self.gpus)
         setting = TrainingSetup(framework=self.of.framework)
         return simulated(Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting))
 

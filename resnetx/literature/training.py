@@ -413,7 +413,7 @@ def _steps() -> Iterator[TrainingRow]:
         given = ", ".join(f"{rate:g} samples/s at batch {batch}" for batch, rate in pair.known.items())
         measured = of.samples_per_s[pair.batch]
         made = _of_one(question, group, of.text, of.gpu, what, pair.batch, row.step, measured, given, "samples/s")
-        yield replace(made, publisher=of.source, linear=pair.batch / pair.proportional_s)
+        yield replace(made, seen=of.seen, publisher=of.source, linear=pair.batch / pair.proportional_s)
 
 
 def _rescaled() -> Iterator[TrainingRow]:
@@ -440,7 +440,7 @@ def _strong() -> Iterator[TrainingRow]:
         yield TrainingRow(
             question=ONE_BATCH,
             group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
-            + _PARALLEL * (of.source != _NOT_CHOSEN_ON),
+            + _PARALLEL * (of.seen and of.source != _NOT_CHOSEN_ON),
             source=of.text,
             system=iteration.point.deployment.described.name,
             library=iteration.point.deployment.library,
@@ -451,7 +451,7 @@ def _strong() -> Iterator[TrainingRow]:
             measured=case.measured,
             predicted=predicted,
             error=predicted / case.measured - 1,
-            seen=True,
+            seen=of.seen,
             publisher=of.source,
             low=samples / longest_s,
             high=samples / shortest_s,

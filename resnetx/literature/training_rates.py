@@ -9,6 +9,7 @@ from functools import cache
 from typing import Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from resnetx import choices
 from resnetx.choices import Torchvision
@@ -206,7 +207,8 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whose: str  # sources by the same people are left out together; as in training.yaml, the first words of a source
     text: str
     program: str = ""  # what they ran, where they ran several
-    cpu: str | None = None  # the part that their host has, where they say so and no system of theirs is described
+    cpu: str | None = None  # the part that their host has, where they say so and no described system has it
+    seen: bool = True  # of steps.yaml: the rates were known while the model was written
 
 
 class RatedCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -363,6 +365,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     input: Literal["prepared", "loader"]  # loader: images are decoded, which may be the limit
     samples_per_s: dict[int, float]
     system: str | None = None  # whose several GPUs have rates, too
+    cluster: RatedCluster | None = None
     several: dict[int, dict[int, float]] = {}  # samples/s of all, by the number of GPUs and the batch of each
 
     @property
@@ -401,6 +404,20 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if (cpu := _steps_file().sources[self.source].cpu) is not None:
             return float(parts_table("cpus")[cpu].single_thread.value)
         return None if self.system is None else rated(load(self.system))
+
+    def on(self, gpus: int) -> System:
+        """Its system with so many GPUs, and with the CPU that its source says."""
+        assert self.system is not None, "rates of several GPUs are those of a system"
+        system, cpu = system_of(self.system, gpus, self.cluster), _steps_file().sources[self.source].cpu
+        if cpu is None:
+            return system
+        part = parts_table("cpus")[cpu]
+        hosts = [replace(each, part=part) if each.kind == "cpu" else each for each in system.components]
+        return replace(system, components=hosts)
+
+    @property
+    def seen(self) -> bool:
+        return _steps_file().sources[self.source].seen
 
     @property
     def what(self) -> str:
@@ -482,9 +499,12 @@ def _of_scaling() -> Iterator[OneGpuRates]:
 
 
 def _of_steps() -> Iterator[OneGpuRates]:
-    """But for MXNet's, which are in training.yaml as far as their GPUs are described."""
+    """But for those that were predicted first, which would be most pairs of one publisher, and MXNet's, which are in
+    training.yaml as far as their GPUs are described.
+    """
     for of in steps_series():
-        if (table := of.table) is not None and of.precision is not None and of.loop != "mxnet":
+        table = of.table
+        if of.seen and table is not None and of.precision is not None and of.loop != "mxnet":
             yield OneGpuRates(
                 of.whose, of.program, of.text, of.gpu, of.network, tuple(table), tables.USUAL_SIZE, of.precision,
                 of.framework, of.input == "loader", of.rating, tuple(of.samples_per_s.items()),

@@ -30,6 +30,7 @@ from resnetx.loading import own_yaml
 from resnetx.prediction import compute
 from resnetx.prediction.host_step import (
     FASTEST_LOADER,
+    GRAPH_RATED,
     IMAGE_BYTES,
     NORM,
     PARALLEL_TENSORS,
@@ -40,6 +41,7 @@ from resnetx.prediction.host_step import (
     cores_for_each,
     decoding,
     loader_rate,
+    rated,
 )
 from resnetx.prediction.roofline import HALF, Floats, generation
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
@@ -355,7 +357,7 @@ def parallel_s(point: Point) -> float:
     each_s = (point.setting.costs or scaling_errors().costs).parallel_s
     if point.setting.framework == "tensorflow":
         each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s * -expm1(-len(workload.gradients) / PARALLEL_TENSORS)
-    return each_s * log2(point.gpus)
+    return each_s * GRAPH_RATED / (rated(deployment.system) or GRAPH_RATED) * log2(point.gpus)
 
 
 # ---- open points ----------------------------------------------------------------------------------------------------

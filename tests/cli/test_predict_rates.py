@@ -586,6 +586,6 @@ def test_what_a_graph_is_worth_is_what_is_predicted_of_it(rate, predict, capsys)
 @pytest.mark.parametrize("words", [["strategy=server"], ["strategy=fsdp"], ["optimizer=adamw"], ["accumulate=2"]])
 def test_a_graph_that_is_refused_is_worth_nothing(words, predict, capsys):
     _, (_, eight) = predict(*ON_H100, *words)
-    assert {part["name"]: part["share"] for part in eight["parts"]}["launching"] > 0.1
+    assert {part["name"]: part["share"] for part in eight["parts"]}["launching"] > 0.09
     assert eight["with_graph_s"] == []
     assert main(["predict", *ON_H100, *words, "graph=true"]) == 2

@@ -117,23 +117,31 @@ def test_nine_of_ten_steps_are_within_what_the_pairs_of_all_other_gpus_say(in_sl
 
 @pytest.mark.slow
 def test_rates_of_other_publishers_are_mostly_between_the_ends():
-    """Of a network on two GPUs, alike in batch, precision and loop, of which nothing says what its kernels are."""
+    """Of a network on two GPUs, alike in batch, precision and loop, of which nothing says what its kernels are.
+
+    357 of 384 that were known, but 110 of 142 found after the ends were chosen: milabench's and NVIDIA's recommenders.
+    """
     steps = [
         (
             (rate.entry.publisher, rate.entry.network, rate.entry.precision, rate.batch_size),
             rate.entry.part,
             rate.step_s,
+            True,
         )
         for rate in rates()
     ]
     file = yaml.safe_load((PUBLISHED / "steps.yaml").read_text())
     for series in file["series"]:
         part = GPUS[series["gpu"]]
-        kind = (file["sources"][series["source"]]["whose"], series["network"], series["precision"], series["input"])
+        of = file["sources"][series["source"]]
+        kind = (of["whose"], series["network"], series["precision"], series["input"])
         if series["precision"] is not None:
-            steps += [((*kind, size), part, size / rate) for size, rate in series["samples_per_s"].items()]
-    within = []
-    for (kind, source, here_s), (other, target, there_s) in permutations(steps, 2):
+            steps += [
+                ((*kind, size), part, size / rate, of.get("seen", True))
+                for size, rate in series["samples_per_s"].items()
+            ]
+    within: dict[bool, list[bool]] = {True: [], False: []}
+    for (kind, source, here_s, seen), (other, target, there_s, also) in permutations(steps, 2):
         if (
             kind == other
             and source != target
@@ -141,8 +149,9 @@ def test_rates_of_other_publishers_are_mostly_between_the_ends():
         ):
             made = scaled(traced(precisions=[kind[2]]), source, target)
             ratio = made.step.compute_s / 7
-            within.append(made.least <= there_s / here_s / ratio <= made.most)
-    assert len(within) > 60 and sum(within) / len(within) > 0.9  # 64 of 68
+            within[seen and also].append(made.least <= there_s / here_s / ratio <= made.most)
+    assert len(within[True]) > 60 and sum(within[True]) / len(within[True]) > 0.9
+    assert len(within[False]) > 120 and sum(within[False]) / len(within[False]) > 0.75
 
 
 # ---- by a rate

@@ -115,18 +115,18 @@ def test_nine_of_ten_steps_that_hosts_limit_lie_in_the_interval_of_what_a_host_t
         if level and of.framework is None:
             host = assumed(of.layers, None, of.precision, decoding=of.input == "loader", rating=of.rating)
             inside.append(host.stretched(-1).time_s <= min(level) <= host.stretched(1).time_s)
-    assert len(inside) == 21
+    assert len(inside) == 27
     assert fmean(inside) >= 0.9
 
 
 def test_a_host_takes_as_much_longer_as_the_thread_of_its_cpu_is_rated_lower():
     """`single_thread` of a part in a system's own description says it, and an unrated CPU nothing."""
-    takes = {of: rated(load(of)) for of in ("dgx1-p100", "gx8", "dgx-h100")}
-    assert takes == {"dgx1-p100": 2141, "gx8": 1941, "dgx-h100": None}
+    takes = {of: rated(load(of)) for of in ("dgx1-p100", "gx8", "pcie-gen5", "gb200-nvl72")}
+    assert takes == {"dgx1-p100": 2141, "gx8": 1941, "pcie-gen5": 4702, "gb200-nvl72": None}
     for own in (False, True):
         fast, slow = (assumed(158, None, "fp32", own, rating=rating) for rating in (2400.0, 1200.0))
         assert slow.time_s == pytest.approx(2 * fast.time_s)
-        assert assumed(158, None, "fp32", own) == assumed(158, None, "fp32", own, rating=rated(load("dgx-h100")))
+        assert assumed(158, None, "fp32", own) == assumed(158, None, "fp32", own, rating=rated(load("gb200-nvl72")))
 
 
 def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
@@ -165,13 +165,30 @@ def test_what_the_host_limits_is_told_by_the_true_parts():
 
 def test_steps_at_an_eighth_of_the_batch_of_published_series():
     """What docs/method/prediction.md says of them: on the machine that set the host's part, and on others."""
-    prepared = [row for row in judged() if row.pair.of.input == "prepared"]
+    prepared = [row for row in judged() if row.pair.of.input == "prepared" and row.pair.of.seen]
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
     assert (len(own), errors(own)) == (11, pytest.approx((0.109, 0.294), abs=0.001))
     assert (len(others), errors(others)) == (43, pytest.approx((0.120, 0.600), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
     assert (len(small), fmean(small)) == (36, pytest.approx(0.111, abs=0.001))
+
+
+def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
+    """T5 in Hugging Face's trainer takes its host two to three times what is assumed: no interval has it."""
+    unseen = [row for row in judged() if not row.pair.of.seen]
+    trainer = [row for row in unseen if row.pair.of.network == "t5-base"]
+    others = [row for row in unseen if row.pair.of.network != "t5-base"]
+    assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.854, abs=0.001))
+    assert (len(others), errors(others)) == (56, pytest.approx((0.124, 0.189), abs=0.001))
+
+
+def test_what_going_parallel_costs_a_host_goes_by_the_rating_of_its_cpu():
+    """B200 on fast hosts, the rate of a GPU's share of the batch given: 5.3 % off with what slow hosts take."""
+    cases = [case for case in strong_cases() if case.of.source == "aicr-b200" and case.share_known]
+    errors = [abs(math.log(case.gpus * case.batch / case.predicted().time_s / case.measured)) for case in cases]
+    assert len(errors) == 5
+    assert fmean(errors) < 0.03
 
 
 def errors(rows):
@@ -193,7 +210,7 @@ def test_the_middle_one_of_three_published_batches_from_the_other_two(read, trip
     for of in steps_series():
         decoding, rates = of.input == "loader", of.samples_per_s
         host = assumed(of.layers, of.framework, of.precision or "fp32", decoding=decoding, rating=of.rating)
-        for low, middle, high in combinations(sorted(rates), 3) if of.input == read else ():
+        for low, middle, high in combinations(sorted(rates), 3) if of.input == read and of.seen else ():
             given = StatedRates(((low, rates[low]), (high, rates[high])), "stated", "a source", error=0.0)
             known = given.step(middle, host, 2 * of.layers * GPU_PASS_s, decoded=read == "loader")
             measured_s, low_s, high_s = (batch / rates[batch] for batch in (middle, low, high))
@@ -211,7 +228,7 @@ def test_the_middle_one_of_three_published_batches_from_the_other_two(read, trip
 
 def test_a_network_of_few_tensors_costs_tensorflow_little_to_go_parallel():
     """VAE-CF and NCF, one global batch on 4 and 8 GPUs: with as much for any network they were 28 % off."""
-    cases = [case for case in strong_cases() if case.of.network in ("vae-cf", "ncf")]
+    cases = [case for case in strong_cases() if case.of.network in ("vae-cf", "ncf") and case.of.framework]
     errors = [abs(math.log(case.gpus * case.batch / case.predicted().time_s / case.measured)) for case in cases]
     assert len(errors) == 12
     assert fmean(errors) < 0.15

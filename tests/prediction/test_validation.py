@@ -335,17 +335,26 @@ def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
         *4 * [("unet", 1, 8)],
         *2 * [("vnet", 2, 16)],
         ("jasper", 16, 64),
+        *[(network, 128, batch) for network in ("resnet101", "resnet152") for batch in (1024, 2048)],
+        ("resnet50", 256, 2048),
+        *[(network, 64, batch) for network in ("resnet101", "resnet152") for batch in (512, 1024)],
+        *[("resnet50", 128, batch) for batch in (1024, 2048)],
     ]
     judged = [row for row in rows if row.group.startswith(SHARED)]
     assert len(judged) == len(given)
-    assert all(row.held and abs(row.log_error) < 0.09 for row in judged)
+    assert all(row.held and abs(row.log_error) < 0.2 for row in judged)
+    seen = [row for row in judged if "aicr" not in row.publisher]
+    assert len(seen) == 7 and all(abs(row.log_error) < 0.09 for row in seen)
 
 
 def test_strong_scaling_comes_first_beside_a_table_and_a_line(rows):
-    """One batch on several GPUs, an eighth of a batch, and between two batches of which one is about that."""
+    """One batch on several GPUs, an eighth of a batch, and between two batches of which one is about that.
+
+    More than half of each were found, and predicted, after the model was made: without these an eighth is 12 % off.
+    """
     strong, eighth, inside, *_ = summaries(rows, "question")
     assert [summary.group for summary in (strong, eighth, inside)] == list(QUESTIONS[:3])
     assert strong.mean_error <= 0.16 and strong.mean_error < strong.five_constants_error / 2
-    assert eighth.mean_error <= 0.13 and eighth.five_constants_error is None
-    assert (inside.rows, inside.mean_error) == (239, pytest.approx(inside.linear_error, abs=0.002))
-    assert inside.mean_error <= 0.04 and 0.85 <= inside.held <= 0.95
+    assert eighth.mean_error <= 0.155 and eighth.five_constants_error is None
+    assert (inside.rows, inside.mean_error) == (397, pytest.approx(inside.linear_error, abs=0.002))
+    assert inside.mean_error <= 0.04 and 0.8 <= inside.held <= 0.95
