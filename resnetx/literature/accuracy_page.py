@@ -38,8 +38,9 @@ they were entered, these were 26 and 22 % off, 39 and 32 inside. `resnetx predic
 - **open**: rates that nothing determines but two ends. They have no error; **held** counts the ends.
 - **mean**, **worst**: error of the predicted rate, as |ln(predicted / measured)|.
 - **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate; between two: of the
-  line between their steps; of another GPU: in proportion to the peaks of both), the simplest prediction there is, on
-  the same rates.
+  line between their steps; of another GPU: in proportion to the peaks of both; no rate known: FLOP over the peak,
+  divided by the median share of it that other publishers' rates reach at the precision), the simplest prediction there
+  is, on the same rates.
 - **five constants**: mean error of that times the median efficiency of all other rates of these tables on as many GPUs,
   with the same left out (of one batch on several GPUs: that of other publishers' such rates).
 - **held**: share of the rates within the predicted 90 % interval; **half**: its mean half width, as a logarithm.
@@ -49,7 +50,7 @@ they were entered, these were 26 and 22 % off, 39 and 32 inside. `resnetx predic
 
 FITTED = f"""## What was fitted to what
 
-- Rooflines (`resnetx/prediction/roofline.py`): five figures for each generation of GPUs, to published rates of one
+- Rooflines (`resnetx/prediction/roofline.py`): six figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
 - What scaling costs beyond messages (`resnetx/prediction/scaling.py`): four figures, to the rates of several
@@ -91,8 +92,9 @@ a series whose rate on eight GPUs is 8 % below its others, for each GPU. The int
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
 a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
-other generation: there, whole generations are left out. A generation is here where its own fit is better on networks
-and publishers that it has not seen than that to all others. Transformers are fitted apart, on all GPUs together.
+other generation: there, whole generations are left out. A generation is here where its own fit is better than that to
+all, both without the rate's publisher (MI325X, of one: without its network), each publisher counting alike.
+Transformers are fitted apart, on all GPUs together.
 """
 
 ANOTHER_GPU = """Rates of one GPU, each predicted from the rate that the same program had on another one (both
@@ -535,7 +537,12 @@ def _figures() -> list[str]:
             ],
             ["share of the peak, all GPUs", f"{fit.matmul_efficiency:.0%}", f"fitted to {fit.rows} rates of one GPU"],
             ["speed-up of square kernels, all GPUs", f"{fit.square_speedup:.2f}", "fitted to the same"],
-            ["slowness of depthwise convolutions, all GPUs", f"{fit.depthwise_slowness:.1f}", "fitted to the same"],
+            [
+                "slowness of depthwise convolutions over the peak in fp32, all GPUs",
+                f"{fit.depthwise_slowness:.0f}",
+                "fitted to the same",
+            ],
+            ["exponent of what feeding tensor cores takes, all GPUs", f"{fit.feeding:.2f}", "fitted to the same"],
             ["fixed time of a pass over a layer, all GPUs", f"{fit.pass_s * 1e6:.0f} us", "assumed"],
         ],
     )

@@ -4,13 +4,15 @@
 - five constants: that, times the median efficiency of all other published rates on as many GPUs (of one global batch
   those of one global batch by other publishers).
 
-Neither knows a link. As of the model, the system of a rate is left out (of several nodes the cluster); each rival's
-interval is what nine of ten of its own errors of the others were within.
+Neither knows a link. Where no rate is known, the one rival is FLOP over the peak, divided by the median share of it
+that other publishers' rates of one GPU reach at that precision; images and language apart. As of the model, the system
+of a rate is left out (of several nodes the cluster); each rival's interval is what nine of ten of its own errors of the
+others were within.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import exp, log
 from statistics import median
@@ -21,9 +23,13 @@ from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.interconnect.systems import paths
 from resnetx.literature.scaling_check import ScalingCase, StrongCase
-from resnetx.literature.transformers import TransformerCase
+from resnetx.literature.training_rates import rates
+from resnetx.literature.transformers import TransformerCase, one_gpu_rates
 from resnetx.operations import OPERATIONS
+from resnetx.prediction import roofline
+from resnetx.prediction.roofline import Clocked
 from resnetx.prediction.scaling import FEWEST_POINTS, LEVEL, ScalingKind
+from resnetx.workloads.counts import Layer
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,37 @@ def of_one_batch(case: StrongCase, cases: Iterable[StrongCase]) -> float:
     """The same of one global batch on several GPUs, samples/s; `cases`: all that are published."""
     constants = median_efficiencies(other for other in cases if other.of.source != case.of.source)
     return case.linear * _efficiency(case.gpus, constants)
+
+
+def by_peak(
+    publisher: str, on: Clocked, table: Sequence[Layer], image_size: int, flop_ratio: float = 1.0
+) -> float | None:
+    """Samples/s of one GPU where no rate is known; None: no other publisher has any at the precision."""
+    language = any(layer.kind in roofline.OF_TRANSFORMERS for layer in table)
+    alike = (each for each in _shares() if each[:2] == (on[1], language))
+    shares = [share for _, _, whose, share in alike if whose != publisher]
+    return median(shares) / _least_s(on, table, image_size, flop_ratio) if shares else None
+
+
+@cache
+def _shares() -> tuple[tuple[str, bool, str, float], ...]:
+    """(Precision, whether of language, publisher, share of the peak) of all rates of one GPU."""
+    found = []
+    for rate in rates():
+        of = rate.entry
+        table = of.table(of.image_size)
+        least_s = _least_s((of.part, of.precision, of.clock_Hz), table, of.image_size, of.flop_ratio)
+        language = any(layer.kind in roofline.OF_TRANSFORMERS for layer in table)
+        found.append((of.precision, language, of.publisher, least_s * rate.images_per_s))
+    for each in one_gpu_rates():
+        least_s = _least_s((each.entry.part, each.entry.precision, None), each.entry.table, 1)
+        found.append((each.entry.precision, True, each.entry.publisher, least_s * each.samples_per_s))
+    return tuple(found)
+
+
+def _least_s(on: Clocked, table: Sequence[Layer], image_size: int, flop_ratio: float = 1.0) -> float:
+    """What a sample takes at the peak, forward and backward."""
+    return float(roofline.work(table, image_size).flop.sum()) * flop_ratio / roofline.peak_FLOPps(*on)
 
 
 def median_efficiencies(cases: Iterable[ScalingCase | StrongCase]) -> dict[int, float]:

@@ -25,7 +25,7 @@ from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
-from resnetx.literature.rivals import Rivals, interval_score, of_one_batch
+from resnetx.literature.rivals import Rivals, by_peak, interval_score, of_one_batch
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
@@ -108,7 +108,8 @@ class TrainingRow:
     id: str = ""  # of the figure in the dataset; "": no figure there is predicted so
     low: float | None = None  # the interval, in `unit`; null: there is none
     high: float | None = None
-    linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
+    # What "GPUs x the rate of one" predicts, and where no rate is given `rivals.by_peak`; null: neither does.
+    linear: float | None = None
     five_constants: float | None = None  # that, times the median efficiency of others on as many GPUs; null: likewise
     exposed: float | None = None  # share of the step that is predicted to wait for messages; null: open, or of one GPU
     # The 90 % intervals of both; null: none is made
@@ -171,7 +172,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">mean", lambda group: _share(group.mean_error),
            help="error of the predicted rates, on several nodes without the cluster, of one GPU the publisher."),
     Column(">linear", lambda group: _share(group.linear_error), 6,
-           "in proportion to GPUs, to the batch, or to the peaks of two GPUs."),
+           "in proportion to GPUs, to the batch, to the peaks of two GPUs, or to others' share of the peak."),
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: _share(group.worst_error), 3),
@@ -239,7 +240,7 @@ def summaries(rows: Sequence[TrainingRow], by: Literal["group", "question"] = "g
 
 def off(rows: Sequence[TrainingRow]) -> str:
     """How far off rates are that are predicted from one rate, in the mean, as a sentence without its end."""
-    others = (RATED, INSIDE, ANOTHER)
+    others = (RATED, INSIDE, ANOTHER, UNRATED)
     rated = [row for row in rows if row.linear and row.predicted is not None and row.question not in others]
     (found,) = summaries([replace(row, group="") for row in rated])
     waiting = exposing(rows)
@@ -306,7 +307,10 @@ def _from_nothing(case: ScalingCase) -> TrainingRow:
     """The same from descriptions alone."""
     unknown = case.without_rate()
     group = f"its rate not known: {_launched(case)}{group_text(*case.kind)}"
-    return _row(unknown, UNRATED, group, "nothing", rated=False)
+    of, part = case.series, case.point.deployment.system.gpu_part(0)
+    one = by_peak(case.publisher, (part, of.precision, None), tuple(of.layers), of.image_size)
+    row = _row(unknown, UNRATED, group, "nothing", rated=False)
+    return replace(row, linear=None if one is None else case.gpus * one)
 
 
 def _calibrated(case: ScalingCase) -> TrainingRow:
@@ -475,7 +479,10 @@ def _one_gpu() -> Iterator[TrainingRow]:
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
         what = f"{entry.network}, batch {rate.batch_size}, {entry.precision}"
         made = _of_one(UNRATED, ONE_GPU, entry.source, entry.gpu, what, rate.batch_size, step, rate.images_per_s)
-        yield replace(made, id=rate.id, seen=entry.seen, publisher=entry.publisher)
+        rival = by_peak(
+            entry.publisher, (entry.part, entry.precision, entry.clock_Hz), table, entry.image_size, entry.flop_ratio
+        )
+        yield replace(made, id=rate.id, seen=entry.seen, publisher=entry.publisher, linear=rival)
 
 
 def _one_of_a_transformer() -> Iterator[TrainingRow]:
@@ -493,7 +500,8 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
         made = _of_one(
             UNRATED, group, of.source_text, of.where, of.what, tokens, step, tokens / rate.step_s, unit="tokens/s"
         )
-        yield replace(made, seen=of.seen, publisher=of.publisher)
+        rival = by_peak(of.publisher, (gpu, of.precision, None), of.table, 1)
+        yield replace(made, seen=of.seen, publisher=of.publisher, linear=None if rival is None else rival * of.seq)
 
 
 # ---- other groups

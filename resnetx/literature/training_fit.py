@@ -3,10 +3,10 @@
     python -m resnetx.literature.training_fit     writes results/published/roofline.yaml and rescaled.yaml, and prints
                                                   each rate's error
 
-Five figures are fitted to all rates, and six to those of a generation (see `roofline`), by least squares of the
+Six figures are fitted to all rates, and seven to those of a generation (see `roofline`), by least squares of the
 logarithm of predicted over measured step times, within bounds that physics sets. A generation has a fit of its own
-where it has enough rates of enough networks, and where that predicts networks and publishers it has not seen better
-than the fit to all other generations does. A rate is predicted whole: all layers, forward and backward, the update, and
+where it has enough rates of enough networks, and where that predicts its rates better than the fit to all does, both
+without the rate's publisher. A rate is predicted whole: all layers, forward and backward, the update, and
 the host's part as `host_step` has it; no input. Of transformers a share of the peak and a slowness of memory are
 fitted, on all GPUs together, each publisher counting alike; what one GPU does is found from several by a simulation
 that follows the fit a little, so that a large change of it takes two runs.
@@ -36,6 +36,8 @@ from resnetx.prediction.roofline import (
     HALF,
     MEMORY_EFFICIENCY,
     OF_TRANSFORMERS,
+    ONE_CHIP,
+    ONE_GENERATION,
     RESCALED_FILE,
     TRANSFORMERS,
     UPDATE_PASSES,
@@ -60,14 +62,17 @@ FEWEST_NETWORKS, FEWEST_RATES = 2, 6
 # with the tiles that libraries use (F(4x4, 3x3) of Lavin & Gray 2016).
 _MATMUL_EFFICIENCY = (0.5, 0.02, 1.0)
 _SQUARE_SPEEDUP = (2.0, 1.0, 4.0)
-_DEPTHWISE_SLOWNESS = (3.0, 1.0, 10.0)
-_MEMORY_SLOWNESS = (1.2, 0.5, 10.0)  # caches keep some of what a table says is read again
+_DEPTHWISE_SLOWNESS = (20.0, 1.0, 1000.0)
+_MEMORY_SLOWNESS = (1.2, 0.2, 10.0)  # caches keep some of what a table says is read again
 _NCHW_SLOWNESS = (1.5, 1.0, 6.0)
+_FEEDING = (0.3, 0.01, 2.0)
 _PASS_s = (GPU_PASS_s, 1e-6, 1e-3)
 # A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
 # the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
 _PULL = 0.1 / 0.5
-_FITTED = 6  # of the figures of a generation
+# What one network with depthwise convolutions is slow by may be anything else that it has: they stay those of all.
+FEWEST_DEPTHWISE = 2
+_FITTED = 7  # of the figures of a generation
 _DIGITS = 5  # significant ones that the file keeps
 
 
@@ -76,7 +81,8 @@ class RateToFit:
     """A published rate, and what its prediction needs."""
 
     rate: Rate | TransformerRate
-    least: LeastTimes  # of all passes, and the update
+    least: LeastTimes  # of all passes, and the update; those that any figures make alike slow are summed
+    summed: int  # how many passes fewer these are
     host: HostStep
 
     @property
@@ -85,11 +91,16 @@ class RateToFit:
 
     def predicted_s(self, fit: Parameters | Roofline) -> float:
         """Seconds of a step."""
-        return self.host.step_s(float(duration_s(fit, *self.least).sum()))
+        return self.host.step_s(float(duration_s(fit, *self.least).sum()) + self.summed * fit.pass_s)
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether it is of a network with such convolutions."""
+        return bool(self.least[3].any())
 
     def error(self, fit: Parameters | Roofline) -> float:
-        """Predicted over measured step time, less one."""
-        return self.predicted_s(fit) / self.rate.step_s - 1
+        """ln(predicted / measured), of the step's time."""
+        return log(self.predicted_s(fit) / self.rate.step_s)
 
 
 def rows(of_transformers: bool = False) -> list[RateToFit]:
@@ -128,15 +139,26 @@ def _to_fit(
     passes = least_times(trained, rate.batch_size, on, channels_last)
     update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum() * rate.entry.updated
     update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * rate.entry.part.memory_Bps.value)]), np.zeros(1, bool)
-    return RateToFit(rate, _joined([passes, (np.zeros(1), update_s, no, no, no, no)]), host)
+    least = _joined([passes, (np.zeros(1), update_s, no, no, no, no, np.ones(1))])
+    summed = _summed(least)
+    return RateToFit(rate, summed, least[0].size - summed[0].size, host)
 
 
 def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
     """All passes in one dimension."""
-    computing_s, moving_s, winograd, depthwise, attention, relaid = (
+    computing_s, moving_s, winograd, depthwise, attention, relaid, gain = (
         np.concatenate([array.ravel() for array in arrays]) for arrays in zip(*several, strict=True)
     )
-    return computing_s, moving_s, winograd, depthwise, attention, relaid
+    return computing_s, moving_s, winograd, depthwise, attention, relaid, gain
+
+
+def _summed(least: LeastTimes) -> LeastTimes:
+    """The sums of passes that are alike in all but their times."""
+    computing_s, moving_s, *kinds = least
+    found, of = np.unique(np.stack(kinds), axis=1, return_inverse=True)
+    winograd, depthwise, attention, relaid = found[:4].astype(bool)
+    sums = (np.bincount(of.ravel(), each) for each in (computing_s, moving_s))
+    return *sums, winograd, depthwise, attention, relaid, found[4]
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
@@ -146,22 +168,26 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
     """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, _MEMORY_SLOWNESS, _NCHW_SLOWNESS]
+    figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, _MEMORY_SLOWNESS, _NCHW_SLOWNESS, _FEEDING]
     figures += [_PASS_s] if prior else []
+    pulls = np.full(len(figures), _PULL)
+    if len({_network(row) for row in chosen if row.depthwise}) < FEWEST_DEPTHWISE:
+        pulls[figures.index(_DEPTHWISE_SLOWNESS)] = 1e4
     first, least, most = np.log(np.array(figures)).T
 
     if not chosen and prior is not None:
         return prior
     passes = _joined([row.least for row in chosen])
     first_passes = np.cumsum([0, *(row.least[1].size for row in chosen[:-1])])
+    summed = np.array([row.summed for row in chosen])
     measured_s = np.array([row.rate.step_s for row in chosen])
 
     def residuals(logarithms: Floats) -> Floats:
-        passes_s = duration_s(Parameters(*np.exp(logarithms).tolist()), *passes)
-        devices_s = np.add.reduceat(passes_s, first_passes).tolist()
+        tried = Parameters(*np.exp(logarithms).tolist())
+        devices_s = (np.add.reduceat(duration_s(tried, *passes), first_passes) + tried.pass_s * summed).tolist()
         steps_s = [row.host.step_s(device_s) for row, device_s in zip(chosen, devices_s, strict=True)]
         errors: Floats = np.log(np.array(steps_s) / measured_s)
-        return errors if prior is None else np.append(errors, _PULL * (logarithms - _logarithms(prior)))
+        return errors if prior is None else np.append(errors, pulls * (logarithms - _logarithms(prior)))
 
     return Parameters(*np.exp(least_squares(residuals, first, bounds=(least, most)).x).tolist())
 
@@ -183,7 +209,7 @@ def fit_transformers(chosen: Sequence[RateToFit], others: Parameters) -> Paramet
 
     def residuals(logarithms: Floats) -> Floats:
         parameters = given(logarithms)
-        errors: Floats = weights * np.array([np.log1p(row.error(parameters)) for row in chosen])
+        errors: Floats = weights * np.array([row.error(parameters) for row in chosen])
         return errors
 
     first, least, most = np.log(np.array([_MATMUL_EFFICIENCY, _MEMORY_SLOWNESS])).T
@@ -192,8 +218,8 @@ def fit_transformers(chosen: Sequence[RateToFit], others: Parameters) -> Paramet
 
 def _alike(chosen: Sequence[RateToFit]) -> Floats:
     """What each row weighs, of a publisher all together one."""
-    counts = Counter(row.rate.entry.publisher for row in chosen)
-    return np.array([1 / counts[row.rate.entry.publisher] for row in chosen])
+    counts = Counter(map(_publisher, chosen))
+    return np.array([1 / counts[_publisher(row)] for row in chosen])
 
 
 Fitting = Callable[[Sequence[RateToFit]], Parameters]
@@ -214,8 +240,8 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
     """The fit to these rows, with its errors."""
     parameters = fitting(chosen)
     left_out = np.abs(held_out_errors(chosen, id, fitting))
-    networks = _LeftOut.by(chosen, lambda row: row.rate.entry.network, fitting)
-    publishers = _LeftOut.by(chosen, lambda row: row.rate.entry.publisher, fitting)
+    networks = _LeftOut.by(chosen, _network, fitting)
+    publishers = _LeftOut.by(chosen, _publisher, fitting)
     generations = _LeftOut.by(chosen, lambda row: row.generation, fitting)
     whole = [errors for errors in (networks, publishers) if errors is not None]
     assert networks is not None, f"{generation}: the rates of one network alone determine no roofline"
@@ -226,6 +252,7 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
         depthwise_slowness=_rounded(parameters.depthwise_slowness),
         memory_slowness=_rounded(parameters.memory_slowness),
         nchw_slowness=_rounded(parameters.nchw_slowness),
+        feeding=_rounded(parameters.feeding),
         pass_s=_rounded(parameters.pass_s),
         attention_slowness=_rounded(parameters.attention_slowness),
         rows=len(chosen),
@@ -238,15 +265,15 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
         error_90=_largest(errors.within_90(half=False) for errors in whole) or _rounded(left_out.max()),
         half_error_90=_largest(errors.within_90(half=True) for errors in whole),
         unseen_gpu_90=None if generations is None else generations.within_90(),
-        publishers=list(dict.fromkeys(row.rate.entry.publisher for row in chosen)),
+        publishers=list(dict.fromkeys(map(_publisher, chosen))),
         without=dict(_without_publishers(chosen, fitting)),
     )
 
 
 def _without_publishers(chosen: Sequence[RateToFit], fitting: Fitting) -> Iterator[tuple[str, Parameters]]:
     """The fit to the rates of all other publishers, where there are others."""
-    for publisher in dict.fromkeys(row.rate.entry.publisher for row in chosen):
-        fits = [row for row in chosen if row.rate.entry.publisher != publisher]
+    for publisher in dict.fromkeys(map(_publisher, chosen)):
+        fits = [row for row in chosen if _publisher(row) != publisher]
         if fits:
             figures = fitting(fits)
             yield publisher, Parameters(*(_rounded(figure) for figure in astuple(figures)))
@@ -257,7 +284,7 @@ class _LeftOut:
     """Errors of rates by fits that had none of their group."""
 
     rows: tuple[RateToFit, ...]
-    errors: tuple[float, ...]  # predicted over measured step time, less one
+    errors: tuple[float, ...]  # ln(predicted / measured), of steps
 
     @classmethod
     def by(
@@ -277,17 +304,13 @@ class _LeftOut:
     def within_90(self, half: bool | None = None) -> float | None:
         """What nine of ten stay within, as a logarithm; `half`: of rates in half precision alone, or of all others."""
         wanted = [half is None or half == (row.rate.entry.precision in HALF) for row in self.rows]
-        sizes = np.abs(np.log1p(self.errors))[wanted]
+        sizes = np.abs(self.errors)[wanted]
         if not sizes.size:
             return None
         if not isinstance(self.rows[0].rate, TransformerRate):
             return _rounded(np.quantile(sizes, 0.9))
         weights = _alike(self.rows)[wanted]
         return _rounded(np.quantile(sizes, 0.9, weights=weights, method="inverted_cdf"))
-
-
-def _mean_error(chosen: Sequence[RateToFit], parameters: Parameters) -> float:
-    return float(np.mean([abs(row.error(parameters)) for row in chosen]))
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
@@ -297,21 +320,56 @@ def _largest(values: Iterable[float | None]) -> float | None:
 def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
     """The fit to all GPUs, but for rows that say why they are outside, and those to single generations.
 
-    Each of the latter is drawn to the fit to all other generations, and left out where that is better.
+    Each of the latter is drawn to the fit to all other generations, and left out where that to all is as good without
+    the rate's publisher. What one publisher alone measured is its program's as much as its GPU's: such a generation has
+    a fit of its own only where none of its rates is in that to all, and each network is left out instead.
     """
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
     for generation in sorted({row.generation for row in all_rows}):
-        fits = [row for row in all_rows if row.generation == generation and _fits_its_own(row)]
-        networks = {row.rate.entry.network for row in fits}
-        if len(fits) < FEWEST_RATES or len(networks) < FEWEST_NETWORKS:
+        own = [row for row in all_rows if row.generation == generation and _fits_its_own(row)]
+        if len(own) < FEWEST_RATES or len(set(map(_network, own))) < FEWEST_NETWORKS:
             continue
-        parameters = fit([row for row in inside if row.generation != generation])
-        fitted = roofline(generation, fits, partial(fit, prior=parameters))
-        left_out = [fitted.unseen_network_error, fitted.unseen_source_error]
-        if np.mean([error for error in left_out if error is not None]) < _mean_error(fits, parameters):
-            found.append(fitted)
+        if len(set(map(_publisher, own))) == 1 and any(row.generation == generation for row in inside):
+            continue
+        drawn, together = partial(_drawn, own, inside), partial(_together, own, inside)
+        if _unseen_error(own, drawn) < _unseen_error(own, together):
+            found.append(roofline(generation, own, drawn))
     return [msgspec.structs.replace(found[0], unseen_generation_90=dict(_unseen(inside, found))), *found[1:]]
+
+
+def _drawn(own: Sequence[RateToFit], inside: Sequence[RateToFit], chosen: Sequence[RateToFit]) -> Parameters:
+    """The fit to some of a generation's own rates, drawn to that to all other generations."""
+    return fit(chosen, fit(_others(own, inside, chosen)))
+
+
+def _together(own: Sequence[RateToFit], inside: Sequence[RateToFit], chosen: Sequence[RateToFit]) -> Parameters:
+    """The fit to these and all other generations."""
+    return fit(_others(own, inside, chosen) + [row for row in inside if any(row is each for each in chosen)])
+
+
+def _others(own: Sequence[RateToFit], inside: Sequence[RateToFit], chosen: Sequence[RateToFit]) -> list[RateToFit]:
+    """Rates of other generations, without the publishers that are left out of a generation's own."""
+    left_out = set(map(_publisher, own)) - set(map(_publisher, chosen))
+    return [row for row in inside if row.generation != own[0].generation and _publisher(row) not in left_out]
+
+
+def _unseen_error(own: Sequence[RateToFit], fitting: Fitting) -> float:
+    """Mean error of rates without their publisher, or, of one alone, their network; each of these counts alike."""
+    group = _publisher if len(set(map(_publisher, own))) > 1 else _network
+    means = []
+    for key in dict.fromkeys(map(group, own)):
+        parameters = fitting([row for row in own if group(row) != key])
+        means.append(np.mean([abs(row.error(parameters)) for row in own if group(row) == key]))
+    return float(np.mean(means))
+
+
+def _publisher(row: RateToFit) -> str:
+    return row.rate.entry.publisher
+
+
+def _network(row: RateToFit) -> str:
+    return row.rate.entry.network
 
 
 def _unseen(inside: Sequence[RateToFit], found: Sequence[Roofline]) -> Iterator[tuple[str, float]]:
@@ -320,7 +378,7 @@ def _unseen(inside: Sequence[RateToFit], found: Sequence[Roofline]) -> Iterator[
         own = [row for row in inside if row.generation == generation]
         if len(own) >= FEWEST_RATES:
             others = fit([row for row in inside if row.generation != generation])
-            yield generation, _rounded(np.quantile([abs(np.log1p(row.error(others))) for row in own], 0.9))
+            yield generation, _rounded(np.quantile([abs(row.error(others)) for row in own], 0.9))
 
 
 # ---- rates of one GPU from those of another
@@ -438,6 +496,17 @@ def _side(of: OneGpuRates, batch: int) -> RatedSide:
     return compute.side(modelled, of.part, of.precision, host)
 
 
+FEWEST_PUBLISHERS = 3  # of two, each by itself says little of the other's programs
+_WIDER = {ONE_CHIP: ONE_GENERATION}  # what else counts where fewer have pairs of a kind
+
+
+def _alike_kind(kind: str, pairs: Sequence[RescaledPair]) -> list[RescaledPair]:
+    """The pairs whose errors a kind's interval has."""
+    own = [pair for pair in pairs if pair.kind == kind]
+    few = len({pair.known.publisher for pair in own}) < FEWEST_PUBLISHERS and kind in _WIDER
+    return [pair for pair in pairs if pair.kind in (kind, _WIDER[kind])] if few else own
+
+
 def within_90(pairs: Sequence[RescaledPair]) -> float:
     """What nine of ten stay within, each publisher's two GPUs counting alike."""
     counts = Counter(pair.whose for pair in pairs)
@@ -448,7 +517,7 @@ def within_90(pairs: Sequence[RescaledPair]) -> float:
 
 def left_out(pair: RescaledPair, pairs: Sequence[RescaledPair]) -> float:
     """What nine of ten of its kind are within, of other publishers and without its GPU where there are any."""
-    alike = [each for each in pairs if each.kind == pair.kind]
+    alike = _alike_kind(pair.kind, pairs)
     others = [each for each in alike if each.known.publisher != pair.known.publisher]
     others = [each for each in others if pair.wanted.gpu not in each.whose[1]] or others
     return within_90(others or alike)
@@ -462,7 +531,7 @@ def rescalings(pairs: Sequence[RescaledPair]) -> list[Rescaling]:
         errors = [abs(pair.log_error) for pair in own]
         programs = len({(pair.known.publisher, pair.known.program) for pair in own})
         mean, worst = _rounded(np.mean(errors)), _rounded(max(errors))
-        found.append(Rescaling(kind, len(own), programs, mean, worst, within_90(own)))
+        found.append(Rescaling(kind, len(own), programs, mean, worst, within_90(_alike_kind(kind, pairs))))
     return found
 
 
@@ -474,8 +543,8 @@ def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -
         everything.depthwise_slowness,
         everything.memory_slowness,
         everything.nchw_slowness,
-        everything.pass_s,
-        ATTENTION_SLOWNESS,
+        pass_s=everything.pass_s,
+        attention_slowness=ATTENTION_SLOWNESS,
     )
     return [
         roofline(

@@ -8,12 +8,13 @@ A pass (forward or backward) over one layer takes
 
 Both add up: with the larger of the two alone, rates of publishers left out are further off. In fp32, convolutions with
 square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's algorithm does 3x3 ones with
-2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by itself take
-`depthwise_slowness` times as long: kernels that libraries have for them reach neither roof. Programs move more than a
+2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by itself use no tensor cores in
+any precision: their FLOP take `depthwise_slowness` times what they would at the peak in fp32. Programs move more than a
 table says (casts, dropout, what is kept): `memory_slowness`. In half precision and NCHW, convolutions move
-`nchw_slowness` times that, as tensor cores need NHWC. That is all that is fitted: five figures, to published rates of
-whole networks on one GPU (`training_fit`, which also says how far off it is). Networks of attention have a share of the
-peak and a slowness of memory of their own, fitted to rates of transformers, and their attention takes
+`nchw_slowness` times that, as tensor cores need NHWC. Tensor cores compute faster than they are fed: what products read
+and write takes (peak / peak in fp32) ** `feeding` times as long. That is all that is fitted: six figures, to published
+rates of whole networks on one GPU (`training_fit`, which also says how far off it is). Networks of attention have a
+share of the peak and a slowness of memory of their own, fitted to rates of transformers, and their attention takes
 ATTENTION_SLOWNESS times as long. Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's own
 rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which
 is no property of the GPU and is not fitted here (`host_step`).
@@ -50,8 +51,8 @@ Flags = NDArray[np.bool_]
 Clocked = tuple[GpuSpec, str, float | None]  # a GPU at a precision and a clock; None: its boost clock
 # What passes take at least on a GPU, arrays of one shape: computing at the peak rate; what they read and write; whether
 # Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention; whether images
-# are stored in a way that its convolution is not made for.
-LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags]
+# are stored in a way that its convolution is not made for; how many times the peak in fp32 that of its product is.
+LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags, Floats]
 
 ALL = "all"  # the fit to all generations of GPUs
 ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
@@ -61,6 +62,7 @@ WINOGRAD_SAVES = 2.25  # times fewer multiplications, at least: tensor cores tha
 # 256 images of AlexNet took 43.8 ms on an H100, 16.6 were predicted (`results/h100`).
 UNSEEN_FP32 = 0.98
 LEAST_OF_TENSOR_CORES = 4.0  # times the peak rate in fp32: half precision without them has twice as much at most
+UNSTATED = 8.0  # the same of a GPU whose peak in fp32 no source states: as V100 and T4 have
 # Assumed: what rates of transformers on tensor cores fit best with, if it is fitted, too (in fp32 3.3, but publishers
 # left out are further off then).
 ATTENTION_SLOWNESS = 2.0
@@ -84,19 +86,21 @@ class Parameters:
     depthwise_slowness: float
     memory_slowness: float = 1.0
     nchw_slowness: float = 1.0
+    feeding: float = 0.0
     pass_s: float = GPU_PASS_s
     attention_slowness: float = 1.0
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fitted figures, and how far off they are; errors are |predicted / measured - 1| of a step's time."""
+    """The fitted figures, and how far off they are; errors are |ln(predicted / measured)|."""
 
     generation: str  # compute capability of the GPUs whose rates went in; "all"; of transformers, see `TRANSFORMERS`
     matmul_efficiency: float  # share of the peak that convolutions and products reach
     square_speedup: float  # of fp32 convolutions with square kernels at stride 1, by fewer multiplications
-    depthwise_slowness: float  # of convolutions of each channel by itself, over both roofs
+    depthwise_slowness: float  # of convolutions of each channel by itself, over their FLOP at the peak in fp32
     memory_slowness: float = 1.0  # of what is read and written, over its roof
     nchw_slowness: float = 1.0  # of what convolutions read and write in half precision where images are stored as NCHW
+    feeding: float = 0.0  # exponent of (peak / peak in fp32), times which what products read and write takes
     pass_s: float  # of each pass over each layer, to start it and to fill the GPU
     attention_slowness: float = 1.0  # of attention, over its roof
     rows: int  # published rates that it is fitted to
@@ -178,6 +182,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             depthwise_slowness=figures.depthwise_slowness,
             memory_slowness=figures.memory_slowness,
             nchw_slowness=figures.nchw_slowness,
+            feeding=figures.feeding,
             pass_s=figures.pass_s,
         )
 
@@ -302,6 +307,7 @@ def ratios(
 
 ROOFLINE_SHARE = 0.5  # exponent of the roofline's ratio; the rest is the memories'
 RATE_SHARE = 0.5  # exponent of the rescaled time between generations; the rest is the roofline's own
+ONE_CHIP, ONE_GENERATION = "one chip", "one generation"  # kinds of pairs
 _NEAREST = {"bf16": "fp16", "fp16": "bf16"}  # of the same size
 
 
@@ -319,9 +325,9 @@ class Rescaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def rescaling_kind(measured_on: GpuSpec, wanted_on: GpuSpec, precision: str) -> str:
     """Pairs of GPUs whose errors are counted together."""
     if _rates(measured_on, precision) == _rates(wanted_on, precision):
-        return "one chip"
+        return ONE_CHIP
     if generation(measured_on) == generation(wanted_on):
-        return "one generation"
+        return ONE_GENERATION
     return f"two generations, {'half' if precision in HALF else 'full'} precision"
 
 
@@ -400,17 +406,19 @@ def least_times(work: LayerWork, batch_size: int, on: Clocked, channels_last: bo
     (gpu, precision, clock_Hz), shape = on, work.flop.shape
     moved_bytes = work.elements * batch_size * PRECISION_BYTES[precision] + work.parameters * BYTES_PER_PARAMETER
     computing_s, in_fp32 = work.flop * batch_size / peak_FLOPps(*on), precision == "fp32"
+    gain = UNSTATED if gpu.fp32_FLOPps.stated is None else peak_FLOPps(gpu, precision) / gpu.fp32_FLOPps.value
     if precision == "tf32" and gpu.fp32_FLOPps.stated is not None:  # a library may compute tf32 in fp32
         fp32_FLOPps = peak_FLOPps(gpu, "fp32", clock_Hz)
         if peak_FLOPps(*on) < WINOGRAD_SAVES * fp32_FLOPps:
             in_fp32, computing_s = True, np.where(work.square, work.flop * batch_size / fp32_FLOPps, computing_s)
     return (
-        computing_s,
+        computing_s * np.where(work.depthwise, gain, 1.0),
         moved_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value),
         np.broadcast_to(work.square & in_fp32, shape),
         np.broadcast_to(work.depthwise, shape),
         np.broadcast_to(work.attention, shape),
         np.broadcast_to(work.convolution & (precision in HALF and not channels_last), shape),
+        np.where((work.flop > 0) & ~work.depthwise & (not in_fp32), gain, 1.0),
     )
 
 
@@ -422,12 +430,13 @@ def duration_s(
     depthwise: Flags,
     attention: Flags,
     relaid: Flags,
+    gain: Floats,
 ) -> Floats:
     """Seconds of each pass, by the least times of all."""
     speed = np.where(winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
-    slowness = np.where(depthwise, fit.depthwise_slowness, 1.0)
-    slowness = np.where(attention, fit.attention_slowness, slowness)
-    memory = fit.memory_slowness * np.where(relaid, fit.nchw_slowness, 1.0)
+    speed = np.where(depthwise, 1 / fit.depthwise_slowness, speed)
+    slowness = np.where(attention, fit.attention_slowness, 1.0)
+    memory = fit.memory_slowness * np.where(relaid, fit.nchw_slowness, 1.0) * gain**fit.feeding
     passes_s: Floats = slowness * (computing_s / speed + memory * moving_s) + fit.pass_s
     return passes_s
 

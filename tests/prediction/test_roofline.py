@@ -63,7 +63,13 @@ RELU = layer("relu", "relu", ("three",), (64, 32, 32))
 STRIDED = layer("strided", "conv", ("relu",), (64, 16, 16), (9 * 64 * 64,), 9 * 64 * 64 * 256)
 NET = [ONE, THREE, RELU, STRIDED]
 HALF = msgspec.structs.replace(
-    fitted(), matmul_efficiency=0.5, square_speedup=2.0, memory_slowness=1.0, nchw_slowness=3.0, pass_s=1e-5
+    fitted(),
+    matmul_efficiency=0.5,
+    square_speedup=2.0,
+    memory_slowness=1.0,
+    nchw_slowness=3.0,
+    feeding=0.0,
+    pass_s=1e-5,
 )
 
 
@@ -111,6 +117,26 @@ def test_in_half_precision_and_nchw_convolutions_move_more():
         moved_s = moving_s(2 * 64 * 1024, 9 * 4096 + 64, of_bytes=2)
         assert nchw[1] - nhwc[1] == pytest.approx((more - 1) * moved_s, abs=1e-12)
         assert nchw[2] == nhwc[2]
+
+
+def test_what_products_read_and_write_takes_longer_the_more_tensor_cores_compute():
+    """A V100 has eight times its peak in fp32."""
+    fed = msgspec.structs.replace(HALF, feeding=0.5)
+    plain, longer = (times(gpu=V100, precision="fp16", model=model) for model in (HALF, fed))
+    moved_s = moving_s(64 * (1024 + 256), 9 * 4096, of_bytes=2) * 732 / 900
+    assert longer["strided"].forward_s - plain["strided"].forward_s == pytest.approx((8**0.5 - 1) * moved_s, rel=0.01)
+    assert longer["relu"] == plain["relu"]
+    assert times(gpu=V100, model=fed) == times(gpu=V100)
+
+
+def test_convolutions_of_each_channel_by_itself_use_no_tensor_cores():
+    """In either precision their FLOP take as long; what they move halves."""
+    alone = layer("alone", "conv", ("one",), (64, 32, 32), (9 * 64,), 9 * 64 * 1024)
+    slow = msgspec.structs.replace(HALF, depthwise_slowness=30.0, feeding=0.5)
+    fp32, fp16 = (times(gpu=V100, precision=each, table=[ONE, alone], model=slow)["alone"] for each in ("fp32", "fp16"))
+    computing_s = 30 * 2 * alone.multiply_adds * 1000 / 15.7e12
+    half_moved_s = fp32.forward_s - fp16.forward_s
+    assert fp32.forward_s - 1e-5 == pytest.approx(computing_s + 2 * half_moved_s, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +222,7 @@ def figures(roofline):
 @pytest.mark.slow
 def test_the_shipped_fit_is_a_fresh_one(all_rows):
     fresh = rooflines(all_rows)
-    assert [each.generation for each in fresh] == [ALL, "1.2", "3.7", "7.0", "8.6", "9.0"]
+    assert [each.generation for each in fresh] == [ALL, "1.2", "3.7", "6.1", "7.0", "8.6", "9.0"]
     for each in fresh:
         assert figures(fits()[each.generation]) == pytest.approx(figures(each), rel=0.01), (
             "if the rates or the model were changed on purpose: python -m resnetx.literature.training_fit"
@@ -239,14 +265,14 @@ def test_attention_that_is_slow_brings_long_sequences_nearer_to_short_ones():
 
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
-    assert fitted().error < 0.2
-    assert fitted().unseen_network_error < 0.24
-    assert fitted().unseen_source_error < 0.245
-    assert fitted().unseen_gpu_error < 0.25
-    assert fitted(V100).error < 0.12
-    assert fitted(V100).unseen_source_error < 0.14
-    assert fitted(RTX).unseen_network_error < 0.17
-    assert fitted(H200).unseen_source_error < 0.2
+    assert fitted().error < 0.175
+    assert fitted().unseen_network_error < 0.2
+    assert fitted().unseen_source_error < 0.185
+    assert fitted().unseen_gpu_error < 0.18
+    assert fitted(V100).error < 0.11
+    assert fitted(V100).unseen_source_error < 0.125
+    assert fitted(RTX).unseen_network_error < 0.16
+    assert fitted(H200).unseen_source_error < 0.185
     assert transformer_fits()["transformers on tensor cores"].unseen_source_error < 0.14
 
 
@@ -263,7 +289,7 @@ def test_nine_of_ten_rates_are_within_the_error_that_intervals_have(all_rows):
     for row in all_rows:
         entry = row.rate.entry
         model = fitted_without(entry.part, entry.publisher)
-        error = abs(np.log1p(row.error(model)))
+        error = abs(row.error(model))
         inside.append(error <= model.error_on(entry.part, entry.precision))
     assert 0.85 <= np.mean(inside) <= 0.95
 
@@ -280,11 +306,11 @@ def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
 def test_a_generation_whose_rates_are_known_is_as_sure_as_these_by_a_fit_without_them(all_rows):
     """As for a P100 in fp32: of its nine rates, eight are within that."""
     unseen = fitted().unseen_generation_90
-    assert sorted(unseen) == ["12.0", "6.0", "6.1", "7.5", "8.0", "8.9"]
+    assert sorted(unseen) == ["12.0", "6.0", "7.5", "8.0", "8.9"]
     assert fitted(P100).error_on(P100, "fp32") == unseen["6.0"] < fitted().unseen_gpu_90
     assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > unseen["6.0"]
     others = training_fit.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "6.0"])
-    errors = [abs(np.log1p(row.error(others))) for row in all_rows if row.generation == "6.0"]
+    errors = [abs(row.error(others)) for row in all_rows if row.generation == "6.0"]
     assert sum(error <= unseen["6.0"] for error in errors) == 8 == len(errors) - 1
 
 
@@ -312,10 +338,11 @@ def test_tf32_takes_what_fp32_takes_where_tensor_cores_gain_less_than_winograds_
         )
         assert tf32 <= fp32 and (tf32 > 0.7 * fp32) == alike
     none = msgspec.structs.replace(gpu.fp32_FLOPps, stated=None, source="not stated")
-    unstated = msgspec.structs.replace(gpu, fp32_FLOPps=none)  # no other precision needs it
-    for precision in ("tf32", "bf16"):
+    unstated = msgspec.structs.replace(gpu, fp32_FLOPps=none)  # it is taken to be an eighth
+    for precision, as_taken in (("tf32", True), ("bf16", False)):
         steps = [modelled_step(fitted(), tables.kept(model, size), size, 256, on, precision) for on in (gpu, unstated)]
-        assert steps[0].compute_s == steps[1].compute_s
+        assert (steps[0].compute_s == steps[1].compute_s) == as_taken
+        assert steps[0].compute_s >= steps[1].compute_s
 
 
 @pytest.mark.slow
@@ -324,12 +351,12 @@ def test_a_row_that_is_left_out_has_no_say(all_rows):
     own = [row for row in all_rows if row.generation == "6.0"]
     wrong = replace(own[0], rate=msgspec.structs.replace(own[0].rate, images_per_s=10 * own[0].rate.images_per_s))
     (right_error, *_), (wrong_error, *others) = (held_out_errors(chosen, id) for chosen in (own, [wrong, *own[1:]]))
-    assert wrong_error + 1 == pytest.approx(10 * (right_error + 1), rel=1e-3)
+    assert wrong_error == pytest.approx(right_error + np.log(10), abs=1e-3)
     assert np.mean(np.abs(others)) > 1.5 * np.mean(np.abs(held_out_errors(own, id)))
 
 
 def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
-    truth = Parameters(matmul_efficiency=0.55, square_speedup=1.8, depthwise_slowness=4.0)
+    truth = Parameters(matmul_efficiency=0.55, square_speedup=1.8, depthwise_slowness=40.0, feeding=0.4)
     made = [
         replace(row, rate=msgspec.structs.replace(row.rate, images_per_s=row.rate.batch_size / row.predicted_s(truth)))
         for row in all_rows
@@ -353,10 +380,27 @@ def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
     assert astuple(training_fit.fit([], others)) == pytest.approx(astuple(others))
 
 
+def test_one_network_tells_nothing_of_depthwise_convolutions(all_rows):
+    """ConvNeXt is the only such network that Hopper has rates of."""
+    others = training_fit.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "9.0"])
+    own = [row for row in all_rows if row.generation == "9.0"]
+    assert {row.rate.entry.network for row in own if row.depthwise} == {"convnext_large"}
+    drawn = training_fit.fit(own, others)
+    assert drawn.depthwise_slowness == pytest.approx(others.depthwise_slowness, rel=1e-4)
+    assert abs(np.log(drawn.matmul_efficiency / others.matmul_efficiency)) > 0.1
+
+
+def test_no_figure_of_a_generation_stands_at_a_bound():
+    for each in fits().values():
+        assert 0.05 < each.matmul_efficiency < 0.95 and 1.05 < each.square_speedup < 3.95
+        assert 2 < each.depthwise_slowness < 500 and 0.25 < each.memory_slowness < 9
+        assert 1.05 < each.nchw_slowness < 5.5 and 0.02 < each.feeding < 1.9 and 2e-6 < each.pass_s < 5e-4
+
+
 def test_the_source_says_how_far_off_it_is():
     assert "49 published one-GPU training rates of GPUs of compute capability 7.0" in fitted(V100).source
-    assert "leave-one-out error 11%, worst 44%" in fitted(V100).source
-    assert "GPUs left out whole 25%" in fitted().source
+    assert "leave-one-out error 11%, worst 46%" in fitted(V100).source
+    assert "GPUs left out whole 18%" in fitted().source
 
 
 def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():
