@@ -172,7 +172,7 @@ def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates
     assert widths[1] < 0.75 * widths[0]  # so close were rates of several nodes that were given another
 
 
-@pytest.mark.parametrize("off", [1.0, 0.97, 0.8])
+@pytest.mark.parametrize("off", [1.0, 0.98, 0.8])
 def test_a_rate_that_is_as_modelled_makes_no_other_point_less_sure(predict, rates, off):
     """One that is not does: the model was wrong of this machine."""
     words = ["systems=dgx1-p100", "model=resnet50", "batch_size=512", "scaling=weak", "rate=400", "gpus=1,2,4"]

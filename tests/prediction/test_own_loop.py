@@ -13,7 +13,7 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.compute import of_point
-from resnetx.prediction.host_step import AUTOCAST, OWN_ON, OWN_LOOP_s, OWN_PASS_s, assumed
+from resnetx.prediction.host_step import AUTOCAST, OWN_ON, RATED, OWN_LOOP_s, OWN_PASS_s, assumed, rated
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.record import RunFolder, RunSummaryReader
@@ -22,6 +22,8 @@ RESULTS = Path(__file__).parents[2]
 WORDS = {"model": "torchvision", "model.name": "resnet50", "input": "synthetic", "gpus": 1, "precision": "bf16"}
 REQUEST, H100 = request_from(compose(WORDS)), load("dgx-h100")
 TABLE = workloads.table(REQUEST.model, REQUEST.image_size)
+RATING = rated(H100)
+CASTING = AUTOCAST * RATED / RATING  # times as long as the constants of its own loop say, on this host
 
 
 def run(folder):
@@ -72,9 +74,9 @@ def test_ten_steps_of_one_h100_beside_what_was_predicted_before():
 )
 def test_whose_loop_launches_a_step(rates, how, loop):
     launches_s = {
-        "own": AUTOCAST * (OWN_LOOP_s + OWN_PASS_s * 2 * len(TABLE)),
-        "others'": assumed(len(TABLE), None, "bf16").time_s,
-        "mxnet's": assumed(len(TABLE), "mxnet", "bf16").time_s,
+        "own": CASTING * (OWN_LOOP_s + OWN_PASS_s * 2 * len(TABLE)),
+        "others'": assumed(len(TABLE), None, "bf16", rating=RATING).time_s,
+        "mxnet's": assumed(len(TABLE), "mxnet", "bf16", rating=RATING).time_s,
         "none": 0.0,
     }
     times = step(256, rates, **how).step
@@ -108,9 +110,9 @@ def test_a_stated_rate_may_be_of_resnetx_or_of_a_program_of_others(run):
 
 def test_what_a_loop_does_once_a_step_it_does_once_for_all_parts_of_a_batch():
     one, four = step(32).step, step(128, accumulate=4).step
-    passes_s = AUTOCAST * OWN_PASS_s * 2 * len(TABLE)
-    assert one.queue_s == pytest.approx(AUTOCAST * OWN_LOOP_s + passes_s)
-    assert four.queue_s == pytest.approx(AUTOCAST * OWN_LOOP_s + 4 * passes_s)
+    passes_s = CASTING * OWN_PASS_s * 2 * len(TABLE)
+    assert one.queue_s == pytest.approx(CASTING * OWN_LOOP_s + passes_s)
+    assert four.queue_s == pytest.approx(CASTING * OWN_LOOP_s + 4 * passes_s)
 
 
 def test_a_known_step_in_parts_does_once_what_its_loop_does_once():
@@ -118,7 +120,7 @@ def test_a_known_step_in_parts_does_once_what_its_loop_does_once():
     known = {source: StatedRates(((32, 32 / 0.03),), source, "rate=") for source in ("measured", "stated")}
     one, four = (step(32 * parts, known["measured"], accumulate=parts).step for parts in (1, 4))
     assert one.compute_s == pytest.approx(0.03)
-    assert four.queue_s == pytest.approx(4 * one.queue_s - 3 * AUTOCAST * OWN_LOOP_s)
+    assert four.queue_s == pytest.approx(4 * one.queue_s - 3 * CASTING * OWN_LOOP_s)
     stated = step(128, known["stated"], accumulate=4)
     assert four.compute_s < stated.step.compute_s
     assert holds(stated, four.compute_s)
