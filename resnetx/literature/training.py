@@ -168,7 +168,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">mean", lambda group: share_text(group.mean_error),
            help="error of the predicted rates, on several nodes without the cluster, of one GPU the publisher."),
     Column(">linear", lambda group: share_text(group.linear_error), 6,
-           "in proportion to GPUs, to the batch, to the peaks of two GPUs, or to others' share of the peak."),
+           "in proportion to GPUs, the batch, or the peaks of GPUs."),
     Column(">5 const", lambda group: share_text(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: share_text(group.worst_error), 3),
@@ -241,10 +241,10 @@ def off(rows: Sequence[TrainingRow]) -> str:
     (found,) = summaries([replace(row, group="") for row in rated])
     waiting = exposing(rows)
     return (
-        f"Given the rate of one GPU, training is predicted {share_text(found.mean_error)} off in the mean, where in "
-        f"proportion to GPUs or batch it is {share_text(found.linear_error)} off ({found.rows} published rates); where "
-        f"over {EXPOSED:.0%} of a step is predicted to wait for messages {share_text(waiting.mean_error)} and "
-        f"{share_text(waiting.linear_error)} ({waiting.rows} rates)"
+        f"Given the rate of one GPU, training is predicted {share_text(found.mean_error)} off in the mean of "
+        f"{found.rows:,} published rates (in proportion to GPUs or batch {share_text(found.linear_error)}); where over "
+        f"{EXPOSED:.0%} of a step is predicted to wait for messages {share_text(waiting.mean_error)} of {waiting.rows} "
+        f"({share_text(waiting.linear_error)})"
     )
 
 

