@@ -74,6 +74,11 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
+def share_text(share: float | None) -> str:
+    """ "12.3%"; "" where it is not known."""
+    return "" if share is None else f"{share:.1%}"
+
+
 def figure(value: float) -> str:
     """A figure with one decimal, below one with two significant digits: "1,471.9", "5.2", "0.0085"."""
     return f"{value:,.1f}" if abs(value) >= 1 else _significant(value, 2)

@@ -317,6 +317,7 @@ def listing(
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
     shown: list[T | None] = list(rows)
+    gaps: list[int] = []  # rows that are left out at each place
     if not every and len(rows) > (most := fitting_rows(min(ROWS, len(rows)))) and not _screen.everything:
         ordered = sorted(rows, key=rank) if rank else rows
         places = _both_ends(len(rows), most, [place for place, row in enumerate(ordered) if keep and keep(row)])
@@ -327,8 +328,9 @@ def listing(
             leave_out("each row")
         else:
             for at in range(len(places) - 1, 0, -1):
-                if places[at] > places[at - 1] + 1:
+                if between := places[at] - places[at - 1] - 1:
                     shown.insert(at, None)
+                    gaps.insert(0, between)
     least = sorted(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
@@ -337,8 +339,11 @@ def listing(
     telling, same = list(range(len(headings))), ""
     if not constant and not _screen.everything:
         telling, same = parted(headings, whole)
-    gap = ["..." if place == (telling or [0])[0] else "" for place in range(len(headings))]
-    cells = [gap if row is None else [column.cell(row) for column in shown_columns] for row in shown]
+    left = iter(gaps)
+    cells = [
+        _gap(next(left), headings, telling) if row is None else [column.cell(row) for column in shown_columns]
+        for row in shown
+    ]
     told = [shown_columns[place] for place in telling]
     legend = [
         f"{column.heading.lstrip('>~')}: {column.help}"
@@ -357,6 +362,15 @@ def listing(
         [column.heading.lstrip(">~") for column in least if column in told],
         [[row[place] for place in telling] for row in whole],
     )
+
+
+def _gap(rows: int, headings: Sequence[str], telling: Sequence[int]) -> list[str]:
+    """The cells in place of rows that are left out: "..." and, in the next column with room, how many they are."""
+    first, *others = telling or [0]
+    more = f"{rows:,} more"
+    at = next((place for place in others if len(headings[place].lstrip(">~")) >= len(more)), None)
+    told = {first: "..." if at is not None else f"... {more}", at: more}
+    return [told.get(place, "") for place in range(len(headings))]
 
 
 def _both_ends(count: int, most: int, kept: Sequence[int]) -> list[int]:

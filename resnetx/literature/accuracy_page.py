@@ -18,7 +18,7 @@ from resnetx.prediction.messages import CONTENTION, CONTENTION_A_CARD
 from resnetx.prediction.result import domains
 from resnetx.prediction.scaling import ANY, ONE_NODE, KindError, scaling_errors
 from resnetx.table import GENERATED, table
-from resnetx.units import off_by
+from resnetx.units import off_by, share_text, short
 
 FEW = 16  # samples
 LOSSES = ((0.3, "over 30 %"), (0.15, "15 to 30 %"), (0.1, "10 to 15 %"))
@@ -261,12 +261,12 @@ def _losing(rows: Sequence[TrainingRow]) -> list[str]:
         [
             summary.about,
             f"{summary.rows}",
-            _percent(summary.mean_error),
-            _percent(summary.linear_error),
-            _percent(summary.five_constants_error),
-            _percent(summary.worst_error),
-            _percent(summary.held),
-            _percent(summary.half_width),
+            share_text(summary.mean_error),
+            share_text(summary.linear_error),
+            share_text(summary.five_constants_error),
+            share_text(summary.worst_error),
+            share_text(summary.held),
+            share_text(summary.half_width),
         ]
         for summary in groups
     )
@@ -281,7 +281,7 @@ def _loss(row: TrainingRow) -> str:
 
 def _lab() -> list[str]:
     cells = (
-        [domain.what, f"{domain.points}", _percent(domain.mean_error), _percent(domain.worst_error), domain.source]
+        [domain.what, f"{domain.points}", share_text(domain.mean_error), share_text(domain.worst_error), domain.source]
         for domain in domains(in_lab=True)
     )
     return table(["in the lab", "points", "mean", "worst", "records"], cells)
@@ -305,9 +305,9 @@ def _another_gpu() -> list[str]:
             error.kind,
             f"{error.pairs}",
             f"{error.programs}",
-            _percent(error.mean),
-            *(_percent(sum(abs(pair.rivals[name]) for pair in own) / len(own)) for name in own[0].rivals),
-            _percent(error.error_90),
+            share_text(error.mean),
+            *(share_text(sum(abs(pair.rivals[name]) for pair in own) / len(own)) for name in own[0].rivals),
+            share_text(error.error_90),
         ]
         for error, own in counted
     )
@@ -332,10 +332,10 @@ def _publisher(name: str, rows: list[TrainingRow]) -> list[str]:
         name,
         f"{count}",
         f"{count - len(errors) or ''}",
-        _percent(sum(map(abs, errors)) / len(errors)) if errors else "",
+        share_text(sum(map(abs, errors)) / len(errors)) if errors else "",
         f"{sum(errors) / len(errors):+.1%}" if errors else "",
-        _percent(linear / count),
-        _percent(sum(bool(row.held) for row in rows) / count),
+        share_text(linear / count),
+        share_text(sum(bool(row.held) for row in rows) / count),
     ]
 
 
@@ -349,8 +349,8 @@ def _cases(rows: Sequence[TrainingRow]) -> list[str]:
                 row.system,
                 f"{row.gpus}",
                 row.unit,
-                _value(row.measured),
-                "" if row.predicted is None else _value(row.predicted),
+                short(row.measured),
+                "" if row.predicted is None else short(row.predicted),
                 "" if row.error is None else f"{row.error:+.1%}",
             ]
             for row in rows
@@ -386,12 +386,12 @@ def _roofline(fit: roofline.Roofline) -> list[str]:
     return [
         "all of a stated clock" if everything else own or ", ".join(names),
         f"{fit.rows}",
-        _percent(fit.error),
-        _percent(fit.worst_error),
-        _percent(fit.unseen_network_error),
-        "one publisher" if fit.unseen_source_error is None else _percent(fit.unseen_source_error),
-        _percent(fit.unseen_gpu_90 if everything else fit.error_90),
-        _percent(fit.unseen_gpu_90 if everything else fit.half_error_90),
+        share_text(fit.error),
+        share_text(fit.worst_error),
+        share_text(fit.unseen_network_error),
+        "one publisher" if fit.unseen_source_error is None else share_text(fit.unseen_source_error),
+        share_text(fit.unseen_gpu_90 if everything else fit.error_90),
+        share_text(fit.unseen_gpu_90 if everything else fit.half_error_90),
     ]
 
 
@@ -425,11 +425,12 @@ def _collectives() -> Iterator[str]:
                 kind_errors.name,
                 f"{kind_errors.points}",
                 *map(
-                    _percent, (kind_errors.fitted, kind_errors.left_out, kind_errors.alpha_beta, kind_errors.power_law)
+                    share_text,
+                    (kind_errors.fitted, kind_errors.left_out, kind_errors.alpha_beta, kind_errors.power_law),
                 ),
-                _percent(kind_errors.half_width),
-                _percent(None if kind_errors.within is None else kind_errors.within / kind_errors.points),
-                _percent(kind_errors.small_within_half),
+                share_text(kind_errors.half_width),
+                share_text(None if kind_errors.within is None else kind_errors.within / kind_errors.points),
+                share_text(kind_errors.small_within_half),
             ]
             for kind_errors in measured.kinds
         ),
@@ -448,7 +449,7 @@ def _collectives() -> Iterator[str]:
             [
                 collective_errors.sizes_text(of_size.place, of_size.band),
                 f"{of_size.points}",
-                *map(_percent, (of_size.uncalibrated, of_size.mean, of_size.q90)),
+                *map(share_text, (of_size.uncalibrated, of_size.mean, of_size.q90)),
             ]
             for of_size in measured.by_one_size
         ),
@@ -462,8 +463,8 @@ def _band(band: collective_errors.BandErrors) -> Iterator[list[str]]:
             f"{band.points}",
             f"{band.kinds}",
             name,
-            *map(_percent, (judged.mean, judged.within_half, judged.half_width, judged.within / band.points)),
-            _percent(judged.within_by_kind),
+            *map(share_text, (judged.mean, judged.within_half, judged.half_width, judged.within / band.points)),
+            share_text(judged.within_by_kind),
             f"{judged.open or ''}",
         ]
 
@@ -495,7 +496,7 @@ def _intervals() -> Iterator[str]:
     yield from table(
         ["kind", "rates", "systems", "mean", "slower by at most", "faster by at most", "held without its system"],
         (
-            [first, rates, systems, _percent(error.mean), *bounds]
+            [first, rates, systems, share_text(error.mean), *bounds]
             for error in scaling.calibrated
             for first, rates, systems, *bounds in (_interval(error),)
         ),
@@ -507,9 +508,9 @@ def _interval(error: KindError) -> list[str]:
         error.text,
         f"{error.points}",
         f"{error.systems}",
-        _percent(error.slower),
-        _percent(error.faster),
-        "one system" if error.held is None else _percent(error.held),
+        share_text(error.slower),
+        share_text(error.faster),
+        "one system" if error.held is None else share_text(error.held),
     ]
 
 
@@ -546,14 +547,6 @@ def _figures() -> list[str]:
             ["fixed time of a pass over a layer, all GPUs", f"{fit.pass_s * 1e6:.0f} us", "assumed"],
         ],
     )
-
-
-def _value(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
 
 
 # Collectives between the nodes of SummitDev, published and modelled, for `docs/accuracy.md`.

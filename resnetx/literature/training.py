@@ -36,7 +36,7 @@ from resnetx.prediction.scaling import ONE_NODE, group_text, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
 from resnetx.record.prediction import RESCALED
 from resnetx.table import Column
-from resnetx.units import how_many, size
+from resnetx.units import how_many, share_text, size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 CALIBRATED = "dgx1-alexnet-2017"
@@ -162,26 +162,22 @@ class TrainingSummary:
         return self.tolerance is None or self.worst_error is None or self.worst_error <= self.tolerance
 
 
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
-
-
 SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">rows", lambda group: f"{group.rows}"),
     Column(">ends only", lambda group: f"{group.open or ''}", help="without an error."),
-    Column(">mean", lambda group: _share(group.mean_error),
+    Column(">mean", lambda group: share_text(group.mean_error),
            help="error of the predicted rates, on several nodes without the cluster, of one GPU the publisher."),
-    Column(">linear", lambda group: _share(group.linear_error), 6,
+    Column(">linear", lambda group: share_text(group.linear_error), 6,
            "in proportion to GPUs, to the batch, to the peaks of two GPUs, or to others' share of the peak."),
-    Column(">5 const", lambda group: _share(group.five_constants_error),
+    Column(">5 const", lambda group: share_text(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
-    Column(">worst", lambda group: _share(group.worst_error), 3),
-    Column(">inside", lambda group: _share(group.held), help="share within the 90% interval, or the ends."),
-    Column(">half", lambda group: _share(group.half_width), 4, "its mean half width."),
-    Column(">score", lambda group: _share(group.score), 5,
+    Column(">worst", lambda group: share_text(group.worst_error), 3),
+    Column(">inside", lambda group: share_text(group.held), help="share within the 90% interval, or the ends."),
+    Column(">half", lambda group: share_text(group.half_width), 4, "its mean half width."),
+    Column(">score", lambda group: share_text(group.score), 5,
            "its mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."),
-    Column(">linear's", lambda group: _share(group.linear_score), 2),
-    Column(">5 const's", lambda group: _share(group.five_constants_score), 1),
+    Column(">linear's", lambda group: share_text(group.linear_score), 2),
+    Column(">5 const's", lambda group: share_text(group.five_constants_score), 1),
 ]  # fmt: skip
 
 
@@ -245,10 +241,10 @@ def off(rows: Sequence[TrainingRow]) -> str:
     (found,) = summaries([replace(row, group="") for row in rated])
     waiting = exposing(rows)
     return (
-        f"Given the rate of one GPU, training is predicted {_share(found.mean_error)} off in the mean, where in "
-        f"proportion to GPUs or batch it is {_share(found.linear_error)} off ({found.rows} published rates); where "
-        f"over {EXPOSED:.0%} of a step is predicted to wait for messages {_share(waiting.mean_error)} and "
-        f"{_share(waiting.linear_error)} ({waiting.rows} rates)"
+        f"Given the rate of one GPU, training is predicted {share_text(found.mean_error)} off in the mean, where in "
+        f"proportion to GPUs or batch it is {share_text(found.linear_error)} off ({found.rows} published rates); where "
+        f"over {EXPOSED:.0%} of a step is predicted to wait for messages {share_text(waiting.mean_error)} and "
+        f"{share_text(waiting.linear_error)} ({waiting.rows} rates)"
     )
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from resnetx import choices
 from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.graph import GpuSpec
-from resnetx.interconnect.systems.system import System, load, parts_table
+from resnetx.interconnect.systems.system import System, gpu_named, load, parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import rated
 from resnetx.prediction.roofline import HALF
@@ -86,8 +86,7 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
 
     @property
     def part(self) -> GpuSpec:
-        gpu: GpuSpec = parts_table("gpus")[self.gpu]
-        return gpu
+        return gpu_named(self.gpu)
 
     @property
     def generation(self) -> str:
@@ -462,8 +461,7 @@ class OneGpuRates:
 
     @property
     def part(self) -> GpuSpec:
-        part: GpuSpec = parts_table("gpus")[self.gpu]
-        return part
+        return gpu_named(self.gpu)
 
     @property
     def alike(self) -> tuple[object, ...]:

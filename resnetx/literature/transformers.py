@@ -22,7 +22,7 @@ import msgspec
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.graph import GpuSpec
-from resnetx.interconnect.systems.system import parts_table
+from resnetx.interconnect.systems.system import gpu_named
 from resnetx.literature.training_rates import RatedCluster, ScalingSource, machines_of, system_of
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
@@ -103,8 +103,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def part(self) -> GpuSpec:
         if self.gpu is not None:
-            part: GpuSpec = parts_table("gpus")[self.gpu]
-            return part
+            return gpu_named(self.gpu)
         return system_of(self.system, 1, None).gpu_part(0)
 
     @property

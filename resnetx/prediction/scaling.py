@@ -531,9 +531,9 @@ def _staged(point: Point) -> Undecided | None:
     closing = closing_command(deployment.node_gpus, deployment.transport)
     return Undecided(
         "whether the GPUs share one path through the host is neither told (staged=) nor measured",
-        "GPUs that are no peers send through the host, each by a path of its own (staged=per-gpu, the fast end) or all "
-        f"by one (staged=shared, the slow end): say which, or measure it there: `{closing}`, whose folder is "
-        "calibration=.",
+        "GPUs that are no peers send through the host, each by a path of its own (staged=per-gpu; the fast end is that "
+        "of the fastest such box published) or all by one (staged=shared, the slow end): say which, or measure it "
+        f"there: `{closing}`, whose folder is calibration=.",
         closing,
         fast,
         slow,

@@ -19,7 +19,7 @@ import numpy as np
 
 from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec
-from resnetx.interconnect.systems.system import System, parts_table
+from resnetx.interconnect.systems.system import System, gpu_named, parts_table
 from resnetx.loading import is_folder, own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.step import COPY_SHARE, Compute, LayerTime, Step, columns
@@ -615,7 +615,7 @@ def _rates(name: str) -> tuple[float, float]:
     other = published().gpus.get(name)
     if other is not None:
         return other.fp32_FLOPps, other.memory_Bps
-    part: GpuSpec = parts_table("gpus")[name]
+    part = gpu_named(name)
     return part.fp32_FLOPps.value, part.memory_Bps.value
 
 

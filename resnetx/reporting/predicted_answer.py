@@ -277,7 +277,9 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
         value, low, high = to_interval(margin.value, margin.low, margin.high)
         if lead(margin) == "ahead":
             return f"{value} times ({low} to {high}) as fast as {called(behind)}"
-        return f"about as fast as {called(behind)} (no difference is shown: {low} to {high} times)"
+        if max(margin.value, 1 / margin.value) < LEAST_GAIN:
+            return f"about as fast as {called(behind)} (no difference is shown: {low} to {high} times)"
+        return f"{value} times ({low} to {high}: no difference is shown) as fast as {called(behind)}"
 
     clauses = [over(ahead, behind) for ahead, behind in pairwise(ranked)]
     trained = f"{ranked[0].last.workload}, batch {ranked[0].batch}" if name == "workload" else ranked[0].name
@@ -717,10 +719,14 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     elif point.compute_source in ("stated", "measured", "replayed"):
         give_rate = ""
     beside, remedy = _beside(point, told)
-    of_scaling = "the known rate" if point.rate_known else "what scaling costs"
+    of_scaling, rate_of = "the known rate", ""
+    if not point.rate_known:
+        of_scaling = "what scaling costs"
+        if point.request is not None and point.request.lab is None:  # of an import no rates are taken
+            rate_of = f": give the rate of {ranks(point.gpus, point)} in calibration="
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
-        (scaling, f"{of_scaling} ({math.expm1(scaling):.0%})"),
+        (scaling, f"{of_scaling} ({math.expm1(scaling):.0%}{rate_of})"),
         (rest, f"{beside} ({math.expm1(rest):.0%}{remedy})"),
     ]
     most = max(doubts)

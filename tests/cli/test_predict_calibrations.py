@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from statistics import median
@@ -201,6 +202,15 @@ def test_what_changes_a_point_that_is_known_leaves_it_the_errors_of_a_prediction
     _, (eight,) = predict("systems=dgx1-v100", "model=resnet50", "batch_size=256", "rate=32:300", "gpus=8", *words,
                           rates("{8: 2200}"))  # fmt: skip
     assert eight["interval_s"][1] / eight["iteration_s"] > 1.05
+
+
+def test_of_what_scaling_costs_the_rate_that_tells_it_is_named(rates, capsys):
+    words = ["predict", "dgx1-p100", "model=alexnet", "batch_size=256", "rate=256:2500", "gpus=1,8"]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"what scaling costs \(\d+%: give the rate of 8 GPUs in calibration=\)", said)
+    assert main([*words, rates("{8: 12000}")]) == 0
+    assert "what scaling costs" not in capsys.readouterr().out
 
 
 def test_of_a_point_that_is_known_its_rate_is_doubted_and_no_other_rates_are_named(rates, capsys):

@@ -111,6 +111,7 @@ def test_rows_that_are_left_out_in_the_middle_are_marked_and_what_all_have_is_of
     show.more("--all")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[5:9]] == ["4", "5", "...", "34"]
+    assert lines[7].split() == ["...", "28", "more"]
     assert "In all rows: kind whole." in lines  # not "alike even": row 20 is not
     assert "more in between" not in lines[-1]  # as the gap shows it
 
@@ -121,6 +122,14 @@ def test_rows_that_the_answer_names_are_kept(capsys):
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert rows[4:8] == ["4", "...", "20", "..."]
     assert len(rows) == 12 + 2 + 1
+
+
+def test_how_many_rows_are_left_out_stands_where_there_is_room(capsys):
+    show.begin(Namespace())
+    show.listing([*NUMBERS, Column(">last two digits", lambda number: f"{number}")], range(40), keep=lambda n: n == 20)
+    gaps = [line for line in capsys.readouterr().out.splitlines() if "..." in line]
+    assert [gap.split() for gap in gaps] == [["...", "15", "more"], ["...", "13", "more"]]
+    assert {gap.index("more") + 4 for gap in gaps} == {len(gaps[0])} and gaps[0].index("15") > 10
 
 
 def test_sentences_are_shortened_before_rows_are_left_out(capsys, monkeypatch):

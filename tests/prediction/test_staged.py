@@ -94,6 +94,7 @@ def test_an_open_point_has_no_figure_that_the_class_decides():
     assert not isinstance(found.iteration_s, float)
     assert not isinstance(found.speedup, float)
     assert found.compute_s > 0
+    assert "(staged=per-gpu; the fast end is that of the fastest such box published)" in found.open_ends
 
 
 def test_a_cluster_of_such_boxes_is_open_as_its_box_is_and_closed_by_what_closes_it():

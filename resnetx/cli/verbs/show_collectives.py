@@ -46,8 +46,8 @@ def _sure(plan: CollectivePlan, size_bytes: int) -> None:
     error = error_of(plan, size_bytes)
     off = "such times are off by "
     text = error.text.removeprefix("Error ").replace("Off by ", off, 1)
-    within = f"90% within {error.q90:.1%}.{error.flow_text}"
-    brief = f"sure: {f'{off}{error.mean:.1%}' if error.known else 'not known'}, {within}"
+    mean, whose = (f"{off}{error.mean:.1%}, ", "") if error.known else ("", ", counted on other kinds of machines")
+    brief = f"sure: {mean}90% within {error.q90:.1%}{whose}.{error.flow_text}"
     said = f"sure: {text}"
     show.say(said, indent=2, brief=brief if error.points else "sure: not known.")
 

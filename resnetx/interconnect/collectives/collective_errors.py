@@ -105,7 +105,7 @@ class MeasuredError:
         if not self.points:
             return f"Error not known: {self.source}."
         if not self.known:
-            return f"Error not known: {self.source}; 90% within {self.q90:.0%}.{self.flow_text}"
+            return f"90% within {self.q90:.0%}: {self.source}.{self.flow_text}"
         of = "each left out of the fit, of" if self.held_out else "mean of"
         or_faster = f", or {exp(self.faster):.1f} times as fast" * (self.faster > self.q90)
         off = f"Off by {self.mean:.1%} ({of} {self.points} {self.source})"

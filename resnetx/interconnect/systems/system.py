@@ -208,6 +208,12 @@ def parts_table(table: str) -> dict[str, Any]:
     return parts_of(text, {table: text.tree}, [])[table]
 
 
+def gpu_named(name: str) -> GpuSpec:
+    """A GPU of the shared parts."""
+    part: GpuSpec = parts_table("gpus")[name]
+    return part
+
+
 def parts_of(text: YamlFile, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
     """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
     if not isinstance(tables, Mapping):
