@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
 AS_MEASURED = {
     "systems": ["cpu-host"], "model": {"kind": "resnetx", "x": 1}, "batch_size": 16, "gpus": [1, 2],
-    "input": "synthetic", "rate": QUICKSTART,
-}  # fmt: skip
+    "input": "synthetic", "rate": {8: 49.3, 16: 49.3}, "rate_error": 0.05,
+}  # fmt: skip  # one rank's rate of that study, as if at 8 images, too
 
 
 @pytest.fixture(scope="module")

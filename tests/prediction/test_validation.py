@@ -72,7 +72,7 @@ def summary_of(rows, text):
         ("all-reduce, one node, synthetic or DALI", 167, 0, 0.02),
         ("all-reduce, one node, DALI in half precision", 70, 0, 0.04),
         ("all-reduce, one node, a loader of JPEG files", 85, 16, 0.048),
-        ("all-reduce, several nodes, synthetic or DALI", 47, 6, 0.041),
+        ("all-reduce, several nodes, synthetic or DALI", 47, 6, 0.042),
     ],
 )
 def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, text, points, undecided, most):
