@@ -551,14 +551,14 @@ def _one_process(point: Point) -> Undecided | None:
     workload, (_, _, files) = point.workload, dict(point.setting.typed).get("calibration", "").partition("=")
     file = workload.scaled.where if workload.scaled else "rates.yaml"
     counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
-    measuring = f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=; o"
+    measuring = f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=; of"
     closing = _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file))))
     if workload.request is None:  # of an import no rates are taken
-        measuring, closing = "O", _asked_again(point, launch_mode="process-per-gpu")
+        measuring, closing = "Of", _asked_again(point, launch_mode="process-per-gpu")
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node: to start their work takes nothing (the fast end), or 40 us for each "
-        f"gradient tensor and GPU, with all messages behind the backward pass (the slow end). {measuring}f a process "
+        f"gradient tensor and GPU, with all messages behind the backward pass (the slow end). {measuring} a process "
         "for each GPU it is known (launch_mode=process-per-gpu).",
         closing,
         replace(point, setting=plain),

@@ -83,26 +83,24 @@ class StatedRates:
         """
         host = self._host(host)
         times_s = [self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1)]
+        time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images, decoded, host.waits)
+        by_fixed_s = [time_s]
         if self._is_between(images):  # of which the host's step says nothing, and that of the GPU not how much is fixed
             times_s.append(self._time_s(images, host, 0.0))
-        time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images, decoded, host.waits)
-        line_s = self._line_s(images)
-        ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
-        by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
-        by_fixed_s = [time_s]
-        if not self._is_between(images):
-            by_fixed_s += [self._time_s(images, host, times * fixed_s) for times in FIXED]
-        faster = math.hypot(log(max(LEAST_STEP, 1 - error)), log(time_s / min(by_fixed_s)))
-        slower = math.hypot(log1p(error), log(max(by_fixed_s) / time_s))
-        by_device = (-math.expm1(-faster), math.expm1(slower))
-        if self._is_between(images):
             host = host.within(time_s)
             device_s = host.device_s(time_s)
             fixed_s = min(fixed_s, MOST_FIXED * device_s)
             image_s = (device_s - fixed_s) / images
         else:
+            by_fixed_s += [self._time_s(images, host, times * fixed_s) for times in FIXED]
             fixed_s, image_s, host = self._parts(images, host, fixed_s)
             device_s = fixed_s + image_s * images
+        line_s = self._line_s(images)
+        ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
+        by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
+        faster = math.hypot(log(max(LEAST_STEP, 1 - error)), log(time_s / min(by_fixed_s)))
+        slower = math.hypot(log1p(error), log(max(by_fixed_s) / time_s))
+        by_device = (-math.expm1(-faster), math.expm1(slower))
         step = LaunchedStep(device_s, host, time_s, by_device, by_host, (host.time_s - fixed_s) / image_s)
         return step if modelled_s is None else self._bounded(step, images, *modelled_s)
 
