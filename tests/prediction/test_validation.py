@@ -86,7 +86,7 @@ def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, 
 def test_parameter_servers_are_predicted_no_worse_than_by_five_constants(rows):
     """Where nothing is decoded, these are nearer than a model of their ranks: 2.9 % for 3.3 % of that."""
     own = summary_of(rows, "parameter server, one node, synthetic or DALI")
-    assert (own.rows, own.open) == (24, 0)
+    assert (own.rows, own.open) == (32, 0)
     assert own.mean_error <= own.five_constants_error < own.linear_error
 
 
@@ -111,7 +111,7 @@ def test_samples_that_a_host_makes_are_open_between_ends_that_hold(rows):
 
 def test_one_process_for_all_gpus_is_open_between_ends_that_hold_nine_of_ten(rows):
     own = [row for row in rows if row.group.startswith("from the rate of one GPU: one process")]
-    assert len(own) == 54
+    assert len(own) == 69
     assert all(row.predicted is None and row.error is None for row in own)
     assert fmean(row.held for row in own) >= 0.9
 
@@ -350,11 +350,12 @@ def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
 def test_strong_scaling_comes_first_beside_a_table_and_a_line(rows):
     """One batch on several GPUs, an eighth of a batch, and between two batches of which one is about that.
 
-    More than half of each were found, and predicted, after the model was made: without these an eighth is 12 % off.
+    More than half of each were found, and predicted, after the model was made: without these an eighth is 12 % off,
+    three timed steps of TorchBench on a T4 43 %.
     """
     strong, eighth, inside, *_ = summaries(rows, "question")
     assert [summary.group for summary in (strong, eighth, inside)] == list(QUESTIONS[:3])
     assert strong.mean_error <= 0.16 and strong.mean_error < strong.five_constants_error / 2
-    assert eighth.mean_error <= 0.155 and eighth.five_constants_error is None
-    assert (inside.rows, inside.mean_error) == (397, pytest.approx(inside.linear_error, abs=0.002))
+    assert eighth.mean_error <= 0.195 and eighth.five_constants_error is None
+    assert (inside.rows, inside.mean_error) == (533, pytest.approx(inside.linear_error, abs=0.002))
     assert inside.mean_error <= 0.04 and 0.8 <= inside.held <= 0.95
