@@ -478,9 +478,9 @@ def _intervals() -> Iterator[str]:
         "the errors above: over several nodes, with a loader, and of DALI in half precision for each doubling of the "
         "number of GPUs (stated on eight), "
         f"{scaling.widened[ONE_NODE]:.2f} times as wide on one node without a loader and {scaling.widened[ANY]:.2f} "
-        "times elsewhere: then nine of ten rates lie within intervals made without their system (several nodes: their "
-        "cluster) and their program, counted "
-        "over the kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
+        "times elsewhere and of transformers (of one node no narrower than of all there): then nine of ten rates lie "
+        "within intervals made without their system (several nodes: their cluster) and their program, counted over the "
+        "kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
         "eight rates has the interval of all on as many nodes; no interval of several nodes is narrower than of one."
     )
     yield ""

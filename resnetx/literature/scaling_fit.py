@@ -12,7 +12,7 @@ that are open between two ends count in neither.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -246,15 +246,25 @@ def _errors_of(
     )
 
 
-def _of_transformers(without: dict[str, ScalingCosts], widened: float) -> KindError:
-    """Of transformers of one node; a system is left out with its rates."""
+def _of_transformers(
+    without: dict[str, ScalingCosts], everything: Sequence[JudgedScaling], widened: float
+) -> KindError:
+    """Of transformers of one node; a system is left out with its rates.
+
+    Two systems show little of a third: no bounds are narrower than those of all that is trained on one node, and they
+    are widened as of any kind.
+    """
     rows = [case for case in transformers.judged(without) if case.of.nodes(case.gpus) == ONE_NODE]
-    systems = [any_memory(row.of.system) for row in rows]
-    held = []
-    for row, system in zip(rows, systems, strict=True):
-        bounds = _bounds([other for other, its in zip(rows, systems, strict=True) if its != system])
-        held.append(_beyond(row, bounds) <= widened)
-    return _errors_of(("allreduce", ONE_NODE, "transformers"), rows, _bounds(rows), widened, len({*systems}), held)
+    systems, one_node = [any_memory(row.of.system) for row in rows], _of_group(everything, (ANY, ONE_NODE, ANY))
+
+    def bounds(left_out: str = "") -> tuple[float, float]:
+        own = _bounds([row for row, system in zip(rows, systems, strict=True) if system != left_out])
+        faster, slower = _bounds([row for row in one_node if row.case.system != left_out])
+        return max(own[0], faster), max(own[1], slower)
+
+    without_own = {system: bounds(system) for system in {*systems}}
+    held = [_beyond(row, without_own[system]) <= widened for row, system in zip(rows, systems, strict=True)]
+    return _errors_of(("allreduce", ONE_NODE, "transformers"), rows, bounds(), widened, len(without_own), held)
 
 
 def _bounds(rows: Iterable[JudgedScaling | TransformerCase]) -> tuple[float, float]:
@@ -323,12 +333,15 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         points=len(_on_one_node(chosen)),
         systems=len({case.system for case in _on_one_node(chosen)}),
         without=without,
-        half=sorted({*_half_over_nodes(chosen)}),
+        half={generation(case.point.deployment.system.gpu_part(0)) for case in chosen if _is_half_over_nodes(case)},
+        half_transformers={
+            of.generation for of in transformers.series() if of.precision in HALF and of.cluster is not None
+        },
         farther=len(farther),
         clusters=len({machines for machines, _ in farther}),
         widened=widened,
         kinds=kinds(predicted, widened),
-        transformers=_of_transformers(without, widened[ONE_NODE]),
+        transformers=_of_transformers(without, predicted, widened[ANY]),
         calibrated=[
             msgspec.structs.replace(_kind_error(own, (ANY, ANY, ANY), widened), nodes=nodes)
             for nodes, own in by_nodes.items()
@@ -337,14 +350,8 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
     return errors, predicted
 
 
-def _half_over_nodes(chosen: Iterable[ScalingCase]) -> Iterator[str]:
-    """The generation of the GPUs of each rate of several nodes in half precision."""
-    for case in chosen:
-        if case.nodes != ONE_NODE and case.series.precision in HALF:
-            yield generation(case.point.deployment.system.gpu_part(0))
-    for of in transformers.series():
-        if of.precision in HALF and of.cluster is not None:
-            yield of.generation
+def _is_half_over_nodes(case: ScalingCase) -> bool:
+    return case.nodes != ONE_NODE and case.series.precision in HALF
 
 
 def _rounded(value: float | np.floating) -> float:
@@ -360,7 +367,7 @@ def _text(errors: ScalingErrors) -> str:
     head = (
         "# Fitted to scaling.yaml by `python -m resnetx.literature.scaling_fit`, which writes this file: do not edit.\n"
     )
-    return head + yaml.safe_dump(msgspec.to_builtins(errors), sort_keys=False)
+    return head + yaml.safe_dump(msgspec.to_builtins(errors, order="deterministic"), sort_keys=False)
 
 
 def main() -> None:

@@ -63,6 +63,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seen: bool
     updated: bool = True  # a step ends with an update
     padded: bool = True  # sequences are computed whole; else what pads them is skipped
+    checkpointing: bool = False  # blocks are computed again in the backward pass
     unrelated: bool = True  # what one GPU does is of no other series: on fewer GPUs there, or of many alike
 
     @property
@@ -168,8 +169,10 @@ class TransformerRate:
 
 @cache
 def one_gpu_rates() -> tuple[TransformerRate, ...]:
-    """Of all series whose passes do the work of their shapes, but for those of which one on fewer GPUs is there."""
-    return tuple(TransformerRate(of, one_gpu_rate(of)) for of in series() if of.padded and of.unrelated)
+    """Of all series whose passes do the work of their shapes once, but where one on fewer GPUs is there."""
+    return tuple(
+        TransformerRate(of, one_gpu_rate(of)) for of in series() if of.padded and of.unrelated and not of.checkpointing
+    )
 
 
 @dataclass(frozen=True)
@@ -298,5 +301,6 @@ def _workload(of: Series) -> Workload:
         "precision": of.precision,
         "input": "synthetic",
         "strategy": of.strategy,
+        "checkpointing": of.checkpointing,
     }
     return _workload_of(tuple(words.items()))

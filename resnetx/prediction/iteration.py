@@ -280,8 +280,8 @@ class Iteration:
     def _further(self) -> float:
         """The share of a step that rates of fewer GPUs show to be messages, and nothing explains, on one node.
 
-        There may be none of it, or twice as much: so of 19 published steps, over a tenth of which it is, 17 are inside,
-        and 13 were without this. Boxes without peers, and several nodes, have errors of their own.
+        There may be none of it, or twice as much: so of 15 published steps, over a tenth of which it is, 13 are inside,
+        and 7 were without this. Boxes without peers, and several nodes, have errors of their own.
         """
         point, residual = self.point, self.point.setting.residual
         known = residual is not None and point.gpus <= residual.each_s.places[-1]

@@ -91,8 +91,17 @@ def _nodes(point: Point, nodes: int) -> Nodes:
 
 
 def _is_unmeasured(point: Point) -> bool:
-    """Whether no rate of GPUs of its generation over nodes in half precision is published."""
-    return point.setting.unmeasured or generation(point.deployment.system.gpu_part(0)) not in scaling_errors().half
+    """Whether no rate of GPUs of its generation over nodes in half precision is published.
+
+    What transformers lose says little of images: of V100s' 9 of 20 are inside without these.
+    """
+    errors = scaling_errors()
+    measured = errors.half | errors.half_transformers if _is_transformer(point) else errors.half
+    return point.setting.unmeasured or generation(point.deployment.system.gpu_part(0)) not in measured
+
+
+def _is_transformer(point: Point) -> bool:
+    return point.workload.request is not None and point.workload.request.model.scales_like == "transformers"
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
@@ -153,7 +162,8 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     points: int  # rates that were fitted
     systems: int
     without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by cluster of several nodes
-    half: list[str]  # generations of GPUs of which rates of several nodes in half precision are published
+    half: set[str]  # generations of GPUs of which rates of several nodes in half precision are published, of images
+    half_transformers: set[str]  # likewise
     farther: int  # rates of several nodes that `between` is fitted to
     clusters: int  # that these are of
     # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
@@ -185,9 +195,8 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def _alike(self, point: Point) -> KindError:
         """The errors of a point's kind; of transformers of one node those of transformers."""
-        kind, request = scaling_kind(point), point.workload.request
-        is_transformer = request is not None and request.model.scales_like == "transformers"
-        return self.transformers if is_transformer and kind[1:] == (ONE_NODE, "none") else self.of(*kind)
+        kind = scaling_kind(point)
+        return self.transformers if _is_transformer(point) and kind[1:] == (ONE_NODE, "none") else self.of(*kind)
 
     def of(self, exchange: str, nodes: str, feed: str) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few.
@@ -595,13 +604,15 @@ def _in_half_precision(point: Point) -> Undecided | None:
     step, request = compute.of_point(point, point.shares[0][0]).step, workload.request
     words = {"batch_size": point.batch_size, "precision": workload.precision, "strategy": workload.strategy.kind}
     words |= {"gpus": point.gpus, "nodes": nodes, "launcher": "slurm"}
+    part = point.deployment.system.gpu_part(0)
+    but = " (but of transformers)" * (generation(part) in scaling_errors().half_transformers)
     own = _asked_again(point, calibration="rates.yaml")  # of a program of the user's own
     closing = own if request is None else _trained(request, input=request.input.kind, **words)
     return Undecided(
         "what half precision does over several nodes of such GPUs is not published",
-        "Over several nodes in half precision, of which no rate of GPUs of this generation is published, a step takes "
-        f"as long as modelled (the fast end), or {HALF_SHARE:.0%} of what one GPU computes longer (the slow end), as "
-        f"on V100s. Measure it, `{closing}`, whose folder is calibration=; or give a rate of several nodes.",
+        f"Over several nodes in half precision, of which no rate of GPUs of this generation{but} is published, a step "
+        f"takes as long as modelled (the fast end), or {HALF_SHARE:.0%} of what one GPU computes longer (the slow "
+        f"end), as on V100s. Measure it, `{closing}`, whose folder is calibration=; or give a rate of several nodes.",
         closing,
         point,
         replace(point, setting=replace(setting, beyond_s=setting.beyond_s + HALF_SHARE * step.compute_s)),

@@ -204,6 +204,7 @@ class Deployment:
     decoding: tuple[DecodingRate, ...] = ()  # of loaders, as they were measured
     lab: Lab | None = None  # gloo's messages over links that the lab shapes as the system's are
     told: StagedPaths | None = None  # through the host of a box whose GPUs are no peers, as its class is told
+    slowest: bool = False  # its network is as slow as clouds may keep it: messages take no longer
 
     @cached_property
     def system(self) -> System:
@@ -240,7 +241,7 @@ class Deployment:
     def by_one_flow(self) -> "Deployment":
         """The same with one TCP flow a network card, as slow as clouds may keep it."""
         factors = {self.described.network or "": self.described.one_flow}
-        return replace(self, described=with_bandwidth(self.described, factors))
+        return replace(self, described=with_bandwidth(self.described, factors), slowest=True)
 
     @property
     def node_gpus(self) -> int:

@@ -52,7 +52,6 @@ def of(table, start):
         ("AlexNet on 8 GPUs", validation.ITERATIONS),
         ("messages of ResNet-50", validation.LAYERWISE),
         (f"{FROM_ONE}one path", f"{validation.NO_PEERS}: one path through the host, as told {ONE_BOX}"),
-        (f"{FROM_FEWEST}FSDP", f"{validation.TRANSFORMERS}: FSDP on H100, several nodes"),
         (f"{FROM_ONE}each GPU's path", f"{validation.NO_PEERS}: a path for each, as told {ONE_BOX}"),
     ],
 )
@@ -63,11 +62,11 @@ def test_published_training(table, published, start, group):
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
 
 
-@pytest.mark.parametrize("nodes", ["one node", "several nodes"])
-def test_transformers_under_ddp(table, nodes):
-    groups = [f"{validation.TRANSFORMERS}: DDP on {gpu}, {nodes}" for gpu in ("A100", "H100", "V100")]
+@pytest.mark.parametrize("how", ["DDP, one node", "DDP, several nodes", "FSDP, several nodes"])
+def test_transformers(table, how):
+    groups = [f"{validation.TRANSFORMERS}: {how.replace(',', f' on {gpu},')}" for gpu in ("A100", "H100", "V100")]
     errors = [abs(row.log_error) for row in validation.validate() if row.group in groups]
-    domain = of(table, f"{FROM_FEWEST}DDP, {nodes}")
+    domain = of(table, f"{FROM_FEWEST}{how}")
     assert domain.points == len(errors)
     assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
     assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)

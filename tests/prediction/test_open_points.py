@@ -80,7 +80,7 @@ def test_several_nodes_over_tcp_are_open_down_to_one_flow_of_a_cloud():
     assert not predicted(network="25gbe", **V100 | {"gpus": 8})[0].open  # one node
     (both,) = predicted(network="25gbe", framework="tensorflow", **V100)
     (launched,) = predicted(network="roce25", framework="tensorflow", **V100)
-    assert both.interval_s[1] > 1.5 * launched.interval_s[1]
+    assert both.interval_s[1] > 1.4 * launched.interval_s[1]
     assert both.open == launched.open.replace("roce25", "25gbe") and tcp.open_ends in both.open_ends
 
 
@@ -153,7 +153,7 @@ def test_a_measured_rate_closes_one_process(tmp_path):
     assert eight.images_per_s == pytest.approx(PUBLISHED, rel=0.05)
 
 
-@pytest.mark.parametrize("system", ["dgx1-v100", "dgx-h100", "dgx-a100"])
+@pytest.mark.parametrize("system", ["dgx1-v100", "dgx-a100"])
 def test_half_precision_on_several_nodes_may_take_much_longer_and_hardly_less(system, tmp_path):
     """Steps of one cluster of V100s took a time more, those of another of the same GPUs none."""
     settings = {"systems": [system], **RESNET, **HALF, "rate": 1400}
@@ -189,9 +189,17 @@ def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published
     assert main([*shlex.split(cold.open)[1:], "--dry-run"]) == 0
     (shown,) = predicted(**BLACKWELL, calibration=[rates(tmp_path, 16, 40_000)])
     assert not shown.open and shown.images_per_s == pytest.approx(40_000)
-    others = ({"systems": ["dgx-h100"]}, {"systems": ["dgx-a100"]}, {"systems": ["mi250x"]}, {"precision": "fp32"})
-    assert not any(predicted(**BLACKWELL | other)[0].open for other in (*others, {"gpus": 8}))
-    assert predicted(**BLACKWELL | {"systems": ["mi300x"]})[0].open
+    others = ({"systems": ["dgx-a100"]}, {"systems": ["mi250x"]}, {"precision": "fp32"}, {"gpus": 8})
+    assert not any(predicted(**BLACKWELL | other)[0].open for other in others)
+    assert all(predicted(**BLACKWELL | {"systems": [system]})[0].open for system in ("mi300x", "dgx-h100"))
+
+
+def test_images_in_half_precision_over_nodes_are_open_where_transformers_alone_are_published():
+    """Of V100s' images 9 of 20 are inside by what transformers lose; transformers are, by what images lose."""
+    decoder = {"model": "gptx", "model.width": 768, "batch_size": 8, "rate": 100}
+    transformer = {name: value for name, value in BLACKWELL.items() if not name.startswith("model")} | decoder
+    assert [predicted(**transformer | {"systems": [name]})[0].open for name in ("dgx-h100", "mi250x")] == ["", ""]
+    assert predicted(**transformer)[0].open
 
 
 def test_what_tcp_carries_and_half_precision_does_over_nodes_have_the_ends_of_both():

@@ -72,7 +72,7 @@ def summary_of(rows, text):
         ("all-reduce, one node, synthetic or DALI", 167, 0, 0.02),
         ("all-reduce, one node, DALI in half precision", 70, 0, 0.04),
         ("all-reduce, one node, a loader of JPEG files", 85, 16, 0.048),
-        ("all-reduce, several nodes, synthetic or DALI", 47, 6, 0.042),
+        ("all-reduce, several nodes, synthetic or DALI", 47, 6, 0.045),
     ],
 )
 def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, text, points, undecided, most):
@@ -300,10 +300,17 @@ def test_a_question_counts_what_its_groups_do(rows):
 
 
 def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
-    """BERT under DDP on A100 and V100, and decoders under FSDP on H100; intervals are those of `predict`."""
+    """BERT under DDP on A100 and V100, and decoders under FSDP on A100 and H100; intervals are those of `predict`."""
     own = [row for row in rows if row.group.startswith(TRANSFORMERS)]
-    assert len(own) == 217
-    assert {row.system for row in own} == {"dgx-a100", "dgx-a100-40gb", "dgx-h100", "dgx1-v100", "dgx2"}
+    assert len(own) == 248
+    assert {row.system for row in own} == {
+        "dgx-a100",
+        "dgx-a100-40gb",
+        "dgx-h100",
+        "dgx1-v100",
+        "dgx1-v100-32gb",
+        "dgx2",
+    }
     assert fmean(abs(row.log_error) for row in own) < 0.07
     assert 0.88 <= fmean(row.held for row in own) <= 0.97
 
@@ -313,7 +320,7 @@ def test_several_nodes_are_no_worse_than_five_constants(rows):
     own = [row for row in rows if row.five_constants and row.predicted and "several nodes" in row.group]
     far = [row for row in own if row.group.startswith(("from the rate of one", TRANSFORMERS))]
     five = fmean(abs(math.log(row.five_constants / row.measured)) for row in far)
-    assert len(far) == 227
+    assert len(far) == 252
     assert (
         fmean(abs(row.log_error) for row in far) < five < fmean(abs(math.log(row.linear / row.measured)) for row in far)
     )
