@@ -10,8 +10,8 @@ import msgspec
 
 from resnetx import record
 from resnetx.api.load import load as load_
+from resnetx.api.predict_settings import sized, traces
 from resnetx.api.stored import read as read_prediction
-from resnetx.api.traced_workloads import sized, traces
 from resnetx.choices import Bucket, MlpXSettings, NoExchange
 from resnetx.cli.verbs import show_compare, show_explain, show_predict, show_sweep
 from resnetx.compose import compose
