@@ -21,7 +21,7 @@ from resnetx.literature.reproduce import reproduce as reproduce
 from resnetx.literature.validate import validate as validate
 from resnetx.measure.observe import observe as observe
 from resnetx.settings.files import config_dir as config_dir
-from resnetx.steering.steer import steer as steer
+from resnetx.steering import steer as steer
 
 __version__: str
 __all__ = [

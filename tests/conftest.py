@@ -20,7 +20,7 @@ from resnetx.measure.launch.preloaded import AFRESH_VARIABLE
 from resnetx.measure.machine import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.reporting.study_results import Results, points
+from resnetx.reporting.study_scaling import Results, points
 from resnetx.request import Request
 from resnetx.workloads import workload
 from tests import nullcuda

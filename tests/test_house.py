@@ -21,7 +21,7 @@ PURE = [
     "resnetx.api.doctor",
     "resnetx.api.load",
     "resnetx.api.predict",
-    "resnetx.steering.steer",
+    "resnetx.steering",
     "resnetx.api.sweep",
     "resnetx.api.topology",
     "resnetx.api.trace",

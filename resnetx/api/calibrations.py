@@ -35,7 +35,7 @@ from resnetx.prediction.predict import Curve, images_of, sending_counts
 from resnetx.prediction.scenario import Deployment, Workload
 from resnetx.record import RecordKind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import PredictionInput, measured_on
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results, point_results
 from resnetx.request import Request
 
 
@@ -210,8 +210,6 @@ def _scaling(runs: Sequence[RunSummary], path: str, study: Results | None) -> Kn
 
 def _exchange_s(study: Results) -> Iterator[tuple[Request, float]]:
     """What messages cost of the steps of a study whose controls tell."""
-    from resnetx.reporting.study_scaling import point_results
-
     for point in point_results(study):
         of_messages = ("communication", "communication and waiting")
         parts = [part.time_s for part in (point.lost.parts if point.lost else []) if part.name in of_messages]

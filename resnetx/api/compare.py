@@ -39,7 +39,7 @@ from resnetx.reporting.accuracy import check
 from resnetx.reporting.compared_benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compared_studies import compare as compare_studies
 from resnetx.reporting.compared_systems import compare_systems
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.setting_types import plain_value, written

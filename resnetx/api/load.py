@@ -51,7 +51,7 @@ from resnetx.reporting.slow_rank import (
     observed_ranks,
 )
 from resnetx.reporting.study_points import study_points
-from resnetx.reporting.study_results import Results, points
+from resnetx.reporting.study_scaling import Results, points
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.table import Answered, Records, Table, as_shown

@@ -15,6 +15,7 @@ from resnetx.api.predict_settings import (
     deployments,
     named_workloads,
     split,
+    traced_workloads,
     training_setup,
 )
 from resnetx.api.systems import named_systems, refuse_no_launch, refuse_unjoined
@@ -325,12 +326,7 @@ def curves(
     `settings`: with one framework.
     """
     setting = training_setup(settings, given)
-    if paths:
-        from resnetx.api.traced_workloads import traced_workloads
-
-        found = traced_workloads(paths, given, settings, known)
-    else:
-        found = named_workloads(given, settings, known)
+    found = traced_workloads(paths, given, settings, known) if paths else named_workloads(given, settings, known)
     for workload, placements, baseline, assumed in found:
         yield Curve(workload, deployment, setting, placements, baseline, assumed)
 

@@ -35,7 +35,7 @@ from resnetx.record.publishable import Names, published
 from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Trace, observations
 from resnetx.reporting.study_points import study_points
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 

@@ -20,9 +20,9 @@ from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_file, is_folder
 from resnetx.record import FILES, BenchRecord, RunFolder, RunSummary, StudyFolder, record_file
 from resnetx.record.prediction import Prediction, digest
-from resnetx.reporting import csv_tables, study_results
+from resnetx.reporting import csv_tables, study_scaling
 from resnetx.reporting.study_points import StudyPoint, shown_study, study_points
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results
 from resnetx.settings import setting_types
 from resnetx.study import Point
 from resnetx.table import Answer, Record, Tabular
@@ -168,7 +168,7 @@ def measured_study(
 
 def loaded_study(folder: StudyFolder) -> Results:
     """The results in a folder; says which of its files are skipped."""
-    loaded = study_results.load(folder)
+    loaded = study_scaling.load(folder)
     for sentence in loaded.skipped:
         progress.skipped(sentence)
     return loaded
@@ -176,7 +176,7 @@ def loaded_study(folder: StudyFolder) -> Results:
 
 def only_study(path: Path) -> StudyFolder:
     """The one study in a folder, which may be the study itself."""
-    folders = study_results.find(path)
+    folders = study_scaling.find(path)
     if len(folders) > 1:
         names = ", ".join(str(folder.path.relative_to(path)) for folder in folders)
         raise ConfigError(f"{path}: contains {len(folders)} studies; give the folder of one of them: {names}")

@@ -325,7 +325,7 @@ def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord], 
 def estimator_of(study: AskedStudy) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
     from resnetx.measure.machine.nvidia import gpus_here
-    from resnetx.reporting.study_results import load
+    from resnetx.reporting.study_scaling import load
 
     runs: list[RunSummary] = []
     benches: list[BenchRecord] = []

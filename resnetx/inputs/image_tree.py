@@ -99,7 +99,8 @@ def picture(seed: int, label: int, index: int, width: int, height: int, detail: 
     background = background.filter(ImageFilter.GaussianBlur(min(4.0, rng.exponential(0.8) * width / 500)))
     near_labels, near = _objects(rng, style, width, height, horizon, detail)
     mask = near_labels.point([0] + [255] * 255)
-    light = _to_light(background) * _shadow(mask, sun)[..., None]
+    light = np.square(np.asarray(background, dtype=np.float32) / 170)  # linear again
+    light = light * _shadow(mask, sun)[..., None]
     light = np.where(np.asarray(mask)[..., None] > 0, _paint(rng, style, near_labels, near, sun), light)
     return _photograph(rng, style, light, detail)
 
@@ -258,10 +259,6 @@ def _to_image(light: Field) -> Image.Image:
     return Image.fromarray((np.sqrt(light) * 170).clip(0, 255).astype(np.uint8))
 
 
-def _to_light(image: Image.Image) -> Field:
-    return np.square(np.asarray(image, dtype=np.float32) / 170)
-
-
 def _photograph(rng: np.random.Generator, style: _Style, light: Field, detail: float) -> Image.Image:
     """Uneven light, exposure, a highlight roll-off, a lens that is not quite sharp, and grain."""
     height, width, _ = light.shape
@@ -336,10 +333,17 @@ def make(
     if size not in _SHAPES:
         raise unknown_name("size of images", size, _SHAPES, "images.size")
     start = time.perf_counter()
+    tasks = (
+        (label, range(first, min(first + _CHUNK, per_class)))
+        for label in range(classes)
+        for first in range(0, per_class, _CHUNK)
+    )
+    count = min(workers, classes * -(-per_class // _CHUNK))  # this process alone, if there is only one task
+    make_some = partial(_make_some, root, size, seed)
     try:
         _claim(root, size, seed)
         files: list[_File] = []
-        for some in _made(partial(_make_some, root, size, seed), classes, per_class, workers):
+        for some in map(make_some, tasks) if count == 1 else results(make_some, tasks, count):
             files += some
             if progress:
                 progress(len(some))
@@ -357,19 +361,6 @@ def make(
         height=_spread(file.height for file in files),
         size_bytes=_spread(file.size_bytes for file in files),
     )
-
-
-def _made(
-    make_some: Callable[["_Task"], list[_File]], classes: int, per_class: int, workers: int
-) -> Iterator[list[_File]]:
-    """The files of every task, made by at most one process per task; by this process if there is only one task."""
-    tasks = (
-        (label, range(first, min(first + _CHUNK, per_class)))
-        for label in range(classes)
-        for first in range(0, per_class, _CHUNK)
-    )
-    count = min(workers, classes * -(-per_class // _CHUNK))
-    yield from map(make_some, tasks) if count == 1 else results(make_some, tasks, count)
 
 
 def verify(root: Path, workers: int | None = None, progress: OnProgress | None = None) -> list[str]:
@@ -402,26 +393,21 @@ def _to_verify(root: Path, faults: list[str]) -> Iterator[list[Path]]:
 Verified = tuple[int, list[str]]  # the number of files checked, and the faults found
 
 
-def _verified(tasks: Iterator[list[Path]], workers: int) -> Iterator[Verified]:
-    """The result of each task; files that a process was working on when it died are checked one by one."""
+def _verified(tasks: Iterator[list[Path]], workers: int, waiting: int = 1) -> Iterator[Verified]:
+    """The result of each task; files that a process was working on when it died are checked one by one.
+
+    Each of these has a process of its own (`waiting` is 0): if that dies, the file is the cause.
+    """
     while True:
         try:
-            yield from results(_verify_some, tasks, workers)
+            yield from results(_verify_some, tasks, workers, waiting)
             return
         except CrashError as crash:
-            yield from _one_by_one(chain.from_iterable(crash.tasks))
-
-
-def _one_by_one(paths: Iterable[Path]) -> Iterator[Verified]:
-    """The result of each file, checked in a process of its own: if that dies, the file is the cause."""
-    tasks = ([path] for path in paths)
-    while True:
-        try:
-            yield from results(_verify_some, tasks, workers=1, waiting=0)
-            return
-        except CrashError as crash:
-            ((path,),) = crash.tasks
-            yield 1, [f"{path}: decoding it ends the process (it crashes the decoder, or there is no memory left)"]
+            if waiting:
+                yield from _verified(([path] for path in chain.from_iterable(crash.tasks)), workers=1, waiting=0)
+            else:
+                ((path,),) = crash.tasks
+                yield 1, [f"{path}: decoding it ends the process (it crashes the decoder, or there is no memory left)"]
 
 
 def _verify_some(paths: list[Path]) -> Verified:
@@ -467,7 +453,6 @@ def _bits_per_pixel(rng: np.random.Generator, mean: float) -> float:
 
 
 _SHAPES = {"imagenet": _imagenet, "256": _squashed}
-
 
 _Task = tuple[int, range]  # a class, and which of its images
 
@@ -574,7 +559,11 @@ def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int,
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
         try:
             for task in tasks:
-                _submit(pool, work, task, submitted)
+                try:
+                    with _caller_hidden():  # submitting starts processes
+                        submitted[pool.submit(work, task)] = task
+                except BrokenProcessPool:
+                    raise CrashError([*submitted.values(), task]) from None
                 if len(submitted) == at_once:
                     yield from _first(submitted)
             while submitted:
@@ -583,16 +572,6 @@ def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int,
             raise CrashError(list(submitted.values())) from None
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _submit(
-    pool: ProcessPoolExecutor, work: Callable[[Task], Result], task: Task, submitted: dict[Future[Result], Task]
-) -> None:
-    try:
-        with _caller_hidden():  # submitting starts processes
-            submitted[pool.submit(work, task)] = task
-    except BrokenProcessPool:
-        raise CrashError([*submitted.values(), task]) from None
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from resnetx.interconnect.systems import changed_systems
 from resnetx.interconnect.systems.system import System, load
 from resnetx.record.topologies import Steering
 from resnetx.settings.files import CONFIGS
+from resnetx.steering import steer
 from resnetx.steering.link_units import best, receivers_added, steering_problem, total_rtl
-from resnetx.steering.steer import steer
 from resnetx.steering.steered_traffic import OWNERS
 from resnetx.table import table
 from resnetx.workloads import tables

@@ -19,7 +19,7 @@ from resnetx.record import SCHEMA
 from resnetx.record.comparisons import Accuracy, CheckedAdvantage, CheckedPoint, Total
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.compared_systems import case_words, point_words, refuse_unsound
-from resnetx.reporting.study_results import MeasuredPoint, Results
+from resnetx.reporting.study_scaling import MeasuredPoint, Results
 from resnetx.request import Request, settings_label, varying_settings
 from resnetx.statistics import Summary, derived, ratio
 from resnetx.table import Answer, Column, as_shown, fields

@@ -29,7 +29,7 @@ from resnetx.record.comparisons import (
 )
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.study_points import StudyPoint, match, study_points, unit_of_points
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results
 from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, Runs, Summary, adjusted_p, derived, shown_differences, t_test
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import how_many, on_cores, si, to_interval

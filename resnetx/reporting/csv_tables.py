@@ -15,8 +15,7 @@ from resnetx.record import Environment, RunSummary
 from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Gpu
 from resnetx.reporting.study_points import StudyPoint
-from resnetx.reporting.study_results import Results
-from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
+from resnetx.reporting.study_scaling import PARTS, Limits, Results, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Cell, Record, Table, fields, table_of_records
 from resnetx.units import si

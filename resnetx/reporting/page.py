@@ -45,8 +45,7 @@ from resnetx.reporting.study_points import (
     with_ratios,
     worth_of_lines,
 )
-from resnetx.reporting.study_results import Results, study_labels
-from resnetx.reporting.study_scaling import PARTS, Limits
+from resnetx.reporting.study_scaling import PARTS, Limits, Results, study_labels
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.table import Cell, Table, parted

@@ -10,8 +10,15 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.record import RunSummary, Workload
 from resnetx.record.comparisons import Difference
-from resnetx.reporting.study_results import Results, study_labels
-from resnetx.reporting.study_scaling import Limits, LostTime, MeasuredPartName, PointResult, point_results
+from resnetx.reporting.study_scaling import (
+    Limits,
+    LostTime,
+    MeasuredPartName,
+    PointResult,
+    Results,
+    point_results,
+    study_labels,
+)
 from resnetx.reporting.worth import worth
 from resnetx.request import Request, settings_label, varying_settings
 from resnetx.settings.verbs import group_of

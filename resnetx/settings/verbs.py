@@ -105,6 +105,8 @@ class Verb:
 _SCREENS = {
     **dict.fromkeys(("images", "lab", "list", "report"), "short_screens"),
     "check": "show_doctor",
+    "steer": "show_topology",
+    "trace": "show_explain",
     "verify": "show_train",
 }
 
@@ -389,7 +391,7 @@ PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "l
     "observe": "resnetx.measure.observe",
     "plan": "resnetx.api.sweep",
     "reproduce": "resnetx.literature.reproduce",
-    "steer": "resnetx.steering.steer",
+    "steer": "resnetx.steering",
     "validate": "resnetx.literature.validate",
     "verify": "resnetx.api.train",
     "ConfigError": "resnetx.errors",

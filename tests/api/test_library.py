@@ -68,7 +68,7 @@ EXAMPLES = [
     "resnetx.api.describe",
     "resnetx.api.load",
     "resnetx.api.predict",
-    "resnetx.steering.steer",
+    "resnetx.steering",
     "resnetx.api.topology",
 ]
 

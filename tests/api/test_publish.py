@@ -12,7 +12,7 @@ from resnetx.record import BenchRecord, Failure, RunRecord, StudyFolder, StudyRe
 from resnetx.record.machine import Device, GpuProcess, Job, OtherNode, Storage
 from resnetx.record.publishable import Names, published
 from resnetx.record.sealing import Warning as Told
-from resnetx.reporting.study_results import load
+from resnetx.reporting.study_scaling import load
 
 GPU = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
 TELLING = ["zebra42", "quagga.example.org", "aardvark", "okapi0", "mlx5_bongo", GPU, "8932f937", "/export", "/nfs/gnu",

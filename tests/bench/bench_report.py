@@ -94,7 +94,7 @@ import json, sys, time
 from pathlib import Path
 from resnetx.record import StudyFolder
 from resnetx.reporting import page
-from resnetx.reporting import study_results as results
+from resnetx.reporting import study_scaling as results
 folder = StudyFolder(Path(sys.argv[1]))
 clocks = lambda: (time.perf_counter(), time.process_time())
 bare = clocks()

@@ -120,8 +120,7 @@ def read(count: int) -> None:
 
 
 def read_ours(folder: str) -> None:
-    from resnetx.reporting.study_results import load
-    from resnetx.reporting.study_scaling import point_results
+    from resnetx.reporting.study_scaling import load, point_results
 
     start = time.perf_counter()
     results = load(StudyFolder(Path(folder)))

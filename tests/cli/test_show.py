@@ -219,11 +219,11 @@ def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatch, predicted_of, prediction_of, width):
-    from resnetx.cli.verbs import show_compare, show_sweep, show_trace, show_train
+    from resnetx.cli.verbs import show_compare, show_explain, show_sweep, show_train
     from resnetx.record import RunFolder, RunRecord, StudyFolder, read
     from resnetx.reporting.accuracy import check
     from resnetx.reporting.study_points import study_points
-    from resnetx.reporting.study_results import load
+    from resnetx.reporting.study_scaling import load
     from resnetx.traces import read_all
 
     monkeypatch.setattr(show, "width_of", lambda stream: width)
@@ -232,7 +232,7 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     show_sweep.show_study("quickstart", "", points)
     show_sweep.limits(points)
     for trace in read_all(Path(TRUTH) / "trace"):
-        show_trace.show_trace(trace)
+        show_explain.show_trace(trace)
     predicted = prediction_of(*(predicted_of(0.1, point.request) for point in results.points))
     show_compare.accuracy(check(predicted, results))
     folder = RunFolder(next(Path(QUICKSTART).glob("*_g2_phases_*")))

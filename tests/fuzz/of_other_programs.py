@@ -8,7 +8,7 @@ from typing import Any
 
 from resnetx import record
 from resnetx.api.found_system import loaded
-from resnetx.cli.verbs import show_trace
+from resnetx.cli.verbs import show_explain
 from resnetx.errors import ConfigError
 from resnetx.formats import logs
 from resnetx.interconnect.collectives import measured
@@ -189,7 +189,7 @@ def use_import(path: Path) -> None:
             raise
         trace = trace_files.read(path, batch_size=8, device=CPU)
     if seldom(path):
-        show_trace.show_trace(trace)
+        show_explain.show_trace(trace)
     record.write(path.with_name("imported.json"), trace)
     assert trace_files.read_trace(path.with_name("imported.json")) == trace
 
@@ -230,7 +230,7 @@ def use_rank(path: Path) -> None:
     ranks = observed_ranks(observations(folder))
     observed_answer(ranks)
     if seldom(path):
-        show_trace.show_job(ranks, trace_files.read_trace(folder), folder)
+        show_explain.show_job(ranks, trace_files.read_trace(folder), folder)
 
 
 TOPO = b"""$ nvidia-smi topo -m

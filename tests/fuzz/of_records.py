@@ -10,10 +10,10 @@ import msgspec
 
 from resnetx import record
 from resnetx.api.load import load as load_
+from resnetx.api.predict_settings import sized, traces
 from resnetx.api.stored import read as read_prediction
-from resnetx.api.traced_workloads import sized, traces
 from resnetx.choices import Bucket, MlpXSettings, NoExchange
-from resnetx.cli.verbs import show_compare, show_predict, show_sweep, show_trace
+from resnetx.cli.verbs import show_compare, show_explain, show_predict, show_sweep
 from resnetx.compose import compose
 from resnetx.config import check, check_ranks, request_from
 from resnetx.interconnect.collectives import measured
@@ -44,14 +44,14 @@ from resnetx.record.comparisons import Accuracy, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, FigurePrediction, PredictorScore, PublishedFigure, Score
 from resnetx.record.prediction import Prediction
 from resnetx.record.traces import Observation, ObservedBucket, Trace, observations, rank_folder
-from resnetx.reporting import page, study_results
+from resnetx.reporting import page, study_scaling
 from resnetx.reporting.accuracy import check as checked
 from resnetx.reporting.compared_studies import compare
 from resnetx.reporting.compared_systems import compare_systems as compared
 from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from resnetx.reporting.study_points import study_points
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results
 from resnetx.settings.files import CONFIGS
 from resnetx.traces import read_all
 from resnetx.traces.trace_files import export
@@ -117,7 +117,7 @@ def _results(folder: Path) -> Results:
     brief = RunSummaryReader()(RunFolder(folder))
     asked = msgspec.structs.replace(quickstart(), points=[brief.request])
     runs = {twin.key: [brief] for twin in brief.request.twins.values()} | {brief.key: [brief]}
-    return Results(asked, folder, list(study_results.points([brief.request], runs)), [])
+    return Results(asked, folder, list(study_scaling.points([brief.request], runs)), [])
 
 
 @cache
@@ -151,7 +151,7 @@ def _studies() -> list[bytes]:
 
 
 def _use_study(path: Path) -> None:
-    _show_study(study_results.load(StudyFolder(path.parent)), path)
+    _show_study(study_scaling.load(StudyFolder(path.parent)), path)
     of_two(lambda: definition(StudyFolder(path.parent), quickstart()))
 
 
@@ -236,7 +236,7 @@ def _use_trace(path: Path) -> None:
     for trace in traces(path.parent if path.name == "record.json" else path):
         _predict_from(trace)
         if seldom(path):
-            show_trace.show_trace(trace)
+            show_explain.show_trace(trace)
             of_two(lambda trace=trace: export(trace, path.parent))
 
 

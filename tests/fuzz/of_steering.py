@@ -7,7 +7,7 @@ import msgspec
 
 import resnetx
 from resnetx.api.load import load
-from resnetx.cli.verbs import show_steer
+from resnetx.cli.verbs import show_topology
 from resnetx.formats.logs import network_ends, read_channels, ring_steps
 from resnetx.record.topologies import Steering
 from resnetx.reporting.charts.topology import matrices
@@ -54,7 +54,7 @@ def steerings() -> list[bytes]:
 def _use_steering(path: Path) -> None:
     found = load(path)
     if isinstance(found, Steering):
-        show_steer.steering(found)
+        show_topology.steering(found)
         if seldom(path):
             matrices(found)
 

@@ -14,7 +14,7 @@ import msgspec
 import resnetx
 from resnetx.api import compare as comparing
 from resnetx.api.bench import export_bench
-from resnetx.cli.verbs import show_compare, show_predict, show_reproduce, show_steer, show_sweep
+from resnetx.cli.verbs import show_compare, show_predict, show_reproduce, show_sweep, show_topology
 from resnetx.cli.verbs import show_compare as show_bench_comparison
 from resnetx.record import (
     SCHEMA,
@@ -44,7 +44,7 @@ SHOWN: dict[type, Callable[[Any], None]] = {
     Prediction: show_predict.prediction,
     CheckedPapers: show_reproduce.papers_screen,
     Score: show_reproduce.score,
-    Steering: show_steer.steering,
+    Steering: show_topology.steering,
     SystemComparison: show_compare.comparison,
 }
 

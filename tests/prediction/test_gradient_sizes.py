@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.api.traced_workloads import sized
+from resnetx.api.predict_settings import sized
 from resnetx.errors import ConfigError
 from resnetx.record.traces import Trace
 from tests.prediction.made_traces import batch, layer, trace

@@ -11,7 +11,7 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.record import Device, RunSummary
 from resnetx.reporting.study_points import study_points
-from resnetx.reporting.study_results import Results
+from resnetx.reporting.study_scaling import Results
 from resnetx.request import Request
 
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)

@@ -12,8 +12,7 @@ from resnetx.config import run_settings_from
 from resnetx.measure.study_runs import planned_runs
 from resnetx.record import StudyFolder
 from resnetx.reporting.study_points import study_answer, study_points
-from resnetx.reporting.study_results import load
-from resnetx.reporting.study_scaling import lost_time
+from resnetx.reporting.study_scaling import load, lost_time
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"
 

@@ -7,7 +7,7 @@ import pytest
 
 from resnetx import record
 from resnetx.record import SCHEMA, RunRecord, StudyFolder, StudyRecord
-from resnetx.reporting import study_results
+from resnetx.reporting import study_scaling
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def first_run(folder):
 
 
 def good(folder):
-    (point,) = study_results.load(folder).points
+    (point,) = study_scaling.load(folder).points
     return [run.folder.name.rpartition("_")[2] for run in point.good_runs]
 
 
@@ -43,7 +43,7 @@ def test_a_copy_of_a_run_is_set_aside_and_no_repeat(folder, name):
     original = first_run(folder).path
     shutil.copytree(original, copy := original.with_name(name.format(original.name)))
     assert good(folder) == ["r1", "r2"]
-    (sentence,) = study_results.load(folder).skipped
+    (sentence,) = study_scaling.load(folder).skipped
     assert sentence == f"{copy}: not counted, as {original.name} holds run 1 of this case"
 
 
@@ -53,7 +53,7 @@ def test_two_copies_without_their_original_are_one_run(folder):
         shutil.copytree(original, original.with_name(f"{name}_copied"))
     shutil.rmtree(original)
     assert good(folder) == ["copied", "r2"]
-    assert len(study_results.load(folder).skipped) == 1
+    assert len(study_scaling.load(folder).skipped) == 1
 
 
 def without_a_field(tree):
@@ -92,6 +92,6 @@ def test_a_record_of_another_shape_is_set_aside_and_the_others_count(folder, spo
     spoil(tree)
     run.record.write_text(json.dumps(tree))
     assert good(folder) == ["r2"]
-    (told,) = study_results.load(folder).skipped
+    (told,) = study_scaling.load(folder).skipped
     assert told.startswith(f"{run.record}: not a record of a run (")
     assert re.search(sentence, told)

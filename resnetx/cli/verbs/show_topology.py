@@ -1,4 +1,4 @@
-"""`topology`: described machines, the paths through them, and what a collective costs; and its screens."""
+"""`topology` and `steer`: described machines, the paths through them, what a collective costs, and better links."""
 
 from argparse import Namespace
 from collections import Counter, defaultdict
@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, NamedTuple
 
+from resnetx.api.answers import STEERED_GPUS, steer_answer, steering_columns, steerings_answer, time_text
 from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, this_system
 from resnetx.api.topology import answer_to
 from resnetx.api.topology_answers import (
@@ -41,10 +42,10 @@ from resnetx.interconnect.systems.paths import Path as SystemPath
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import Component, System
 from resnetx.loading import is_file
-from resnetx.record.topologies import DeviceLink
+from resnetx.record.topologies import DeviceLink, SteeredPhase, Steering
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import GBps, si, size_text
+from resnetx.units import GBps, in_GBps, si, size_text
 
 if TYPE_CHECKING:
     from resnetx.record.topologies import PairAtSize, PairCosts
@@ -393,3 +394,96 @@ PAIRS: "list[Column[tuple[int, Sequence[PairAtSize]]]]" = [
     Column(">off by", lambda row: _percent(row[1][0].error_q90), help="nine of ten published copies, at most."),
     Column("limited by", lambda row: row[1][0].limiting_link, 1),
 ]
+
+# ---- steer ----------------------------------------------------------------------------------------------------------
+# `steer`: which links a reconfigurable node should have for a traffic: what they save, what training gains, matrices.
+
+
+def steer_(options: Namespace, files: list[Path], asked: Point) -> int:
+    """Steers and shows what that changes."""
+    from resnetx.steering import steer
+
+    made = steer(*files, **asked)
+    if isinstance(made, Steering):
+        show.conclude(options, steer_answer(made), lambda: [made], partial(steering, made))
+    else:
+        show.conclude(options, steerings_answer(made), lambda: made, partial(_several, made))
+    return 0
+
+
+def _several(made: Sequence[Steering]) -> None:
+    show.listing(steering_columns(made), made, by="the first and the last")
+    show.more("each alone: GPUs, traffic, links before and after; out=FOLDER")
+
+
+def steering(made: Steering) -> None:
+    """What the answer is made of: by phase, where the links may change between phases, else by GPU."""
+    changed = made.connectivity_after != made.connectivity_before
+    if show.everything() or (changed and not made.phases):
+        _gpus(made)
+    if show.everything():
+        show.say()
+        _matrices(made)
+        show.say()
+    if made.phases:
+        _phases(made)
+    _sources(made)
+
+
+def _gpus(made: Steering) -> None:
+    note = "RTL is of all that a GPU sends; traffic is over the largest of any pair."
+    note = f"{note} A link is {in_GBps(made.unit_Bps)} one way." * show.everything()
+    show.listing(STEERED_GPUS, made.gpus, "", note, lambda gpu: gpu.rtl_before or 0.0, "least and most RTL")
+
+
+def _matrices(made: Steering) -> None:
+    _matrix("Traffic, to (rows) from (columns)", made.traffic, "{:.2f}")
+    show.say()
+    _matrix("Units as built", made.connectivity_before, "{}")
+    show.say()
+    _matrix("Units steered", made.connectivity_after, "{}")
+
+
+def _matrix(title: str, matrix: Sequence[Sequence[float]], form: str) -> None:
+    rows = {f"{to}": [form.format(value) if value else "." for value in row] for to, row in enumerate(matrix)}
+    show.matrix(title, "to", rows, [f">{by}" for by in rows])
+
+
+def _phases(made: Steering) -> None:
+    note = "own: with links divided for this phase alone."
+    if made.reconfiguration_s is not None:
+        note += f" Setting the switch takes {time_text(made.reconfiguration_s)}: it pays off in a longer phase"
+        note += " than break-even."
+    show.listing(PHASES, made.phases, "", note, constant=True)
+
+
+def _worth(phase: SteeredPhase) -> str:
+    if phase.gain_s is None:
+        return ""
+    return f"yes, saves {time_text(phase.gain_s)}" if phase.gain_s > 0 else f"no, costs {time_text(-phase.gain_s)}"
+
+
+PHASES: list[Column[SteeredPhase]] = [
+    Column("phase", lambda phase: phase.name),
+    Column(">RTL shared", lambda phase: f"{phase.rtl_shared:.4g}"),
+    Column(">own", lambda phase: f"{phase.rtl_own:.4g}"),
+    # Where nothing is sent over links, nothing is saved.
+    Column(">saved", lambda phase: f"{1 - phase.rtl_own / phase.rtl_shared:.1%}" if phase.rtl_shared else "-"),
+    Column(">break-even", lambda phase: "never" if phase.break_even_s is None else time_text(phase.break_even_s)),
+    Column("switch?", _worth),
+]
+
+
+def _sources(made: Steering) -> None:
+    left = f" {made.left_out:.0%} is staged in the host, where no link can be moved." * (made.left_out > 0)
+    show.say(f"traffic: {'; '.join(dict.fromkeys(made.traffic_of.split('; ')))}.{left}")
+    if show.everything():
+        counted = f", {made.rtl_evaluations:,} RTLs calculated" if made.rtl_evaluations is not None else ""
+        show.say(f"Search: {made.method}{counted}.")
+    if made.exchange_s_before is not None and made.exchange_s_after is not None and show.everything():
+        times = f"{time_text(made.exchange_s_before)} -> {time_text(made.exchange_s_after)}"
+        show.say(f"Moving it over the links, all pairs at once: {times}.")
+    if made.iteration_s_after is not None:
+        show.say("sure: RTL is exact for this traffic; no interval of iterations is known.")
+    behind = [] if show.everything() else ["GPUs, traffic, links: --all"]
+    show.more("; ".join([*behind, "the steered system: out=FOLDER"]))
