@@ -123,9 +123,9 @@ def _least_s(on: Clocked, table: Sequence[Layer], image_size: int, flop_ratio: f
 
 
 def median_efficiencies(cases: Iterable[ScalingCase | StrongCase]) -> dict[int, float]:
-    """By the number of GPUs."""
+    """By the number of GPUs, of programs with a process for each."""
     efficiencies: dict[int, list[float]] = {}
-    for case in cases:
+    for case in (case for case in cases if not case.one_process):
         efficiencies.setdefault(case.gpus, []).append(case.measured / case.linear)
     return {gpus: median(shares) for gpus, shares in sorted(efficiencies.items())}
 

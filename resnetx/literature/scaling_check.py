@@ -113,14 +113,13 @@ class ScalingCase:
         workload = replace(Workload.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
         deployment = self.deployment or Deployment(of.on(max(self.gpus, *self.known, 1)), of.library)
         by_server = of.exchange == "server"  # TensorFlow's
-        one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
-        overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
+        overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), of.framework)
         setting = TrainingSetup(
             overlap=overlap,
             framework=framework,
             gradients=of.gradients,
             costs=FREE,
-            one_process=one_process,
+            one_process=self.one_process,
             samples="by-host" if of.input == "sound" and of.samples == "alike" else of.samples,
             unmeasured=self.unmeasured,
         )
@@ -145,6 +144,12 @@ class ScalingCase:
     def linear(self) -> float:
         """GPUs times the rate of one, images/s."""
         return self.gpus * self.series.images_per_s[1]
+
+    @property
+    def one_process(self) -> bool:
+        """Whether one drives all GPUs of a node, and launches what nobody has compiled."""
+        of = self.series
+        return of.launch_mode == "one-process" and not of.compiled and of.exchange != "server"
 
     @property
     def is_open(self) -> bool:
@@ -439,7 +444,21 @@ class StrongCase:
         """The rival: as many times the rate of one GPU, samples/s."""
         return self.gpus * self.of.samples_per_s[self.gpus * self.batch]
 
+    @property
+    def one_process(self) -> bool:
+        return self.of.launch_mode == "one-process"
+
     def predicted(self) -> Iteration:
+        return simulated(self.point)
+
+    @property
+    def ends(self) -> tuple[Iteration, Iteration] | None:
+        """Its fast and its slow end, where it is open."""
+        undecided = left_open(self.point)
+        return None if undecided is None else simulated_ends(undecided)
+
+    @property
+    def point(self) -> Point:
         whole = self.gpus * self.batch
         feed = (TorchvisionInput if self.of.input == "loader" else SyntheticInput).__struct_config__.tag
         words = {"model": "alexnet", "batch_size": whole, "input": feed, "precision": self.of.precision}
@@ -447,18 +466,18 @@ class StrongCase:
         table = self.of.table or self.of.counted.table
         workload = replace(Workload.of(request_from(compose(words)), table, "torch"), rates=rates)
         system = self.of.on(self.gpus)
-        setting = TrainingSetup(framework=self.of.framework)
-        return simulated(Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting))
+        setting = TrainingSetup(framework=self.of.framework, one_process=self.one_process)
+        return Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting)
 
 
-def strong_cases() -> Iterator[StrongCase]:
+def strong_cases(launch_mode: str = "process-per-gpu") -> Iterator[StrongCase]:
     """All that have a rate of the same batch on one GPU; then those that have one of a GPU's share, too."""
     cases = [
         StrongCase(of, gpus, batch)
         for of in steps_series()
         for gpus, rates in of.several.items()
         for batch in rates
-        if gpus * batch in of.samples_per_s
+        if gpus * batch in of.samples_per_s and of.launch_mode == launch_mode
     ]
     yield from cases
     yield from (replace(case, share_known=True) for case in cases if case.batch in case.of.samples_per_s)

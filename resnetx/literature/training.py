@@ -26,11 +26,12 @@ from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, by_peak, interval_score, of_one_batch
-from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
+from resnetx.literature.scaling_check import ScalingCase, StrongCase, cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON, LaunchedStep
+from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import ONE_NODE, group_text, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
@@ -47,6 +48,7 @@ BETWEEN = "one GPU, between its rates at a batch and at about 8 times that"
 STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
 _PARALLEL = "; what going parallel costs was chosen on these"
+_ONE_PROCESS = "one process for all GPUs of a node, "
 _NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # no figure was chosen on it
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1", "mxnet": "MXNet"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
@@ -288,7 +290,7 @@ def _question(case: ScalingCase) -> str:
 
 
 def _launched(case: ScalingCase) -> str:
-    return "one process for all GPUs of a node, " if case.point.setting.one_process else ""
+    return _ONE_PROCESS if case.point.setting.one_process else ""
 
 
 def _by_smaller(case: ScalingCase) -> TrainingRow:
@@ -435,29 +437,46 @@ def _strong() -> Iterator[TrainingRow]:
     """One global batch on several GPUs."""
     cases = list(scaling_check.strong_cases())
     for case in cases:
-        iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
-        predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
-        yield TrainingRow(
-            question=ONE_BATCH,
-            group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
-            + _PARALLEL * (of.seen and of.source != _NOT_CHOSEN_ON),
-            source=of.text,
-            system=iteration.point.deployment.described.name,
-            library=iteration.point.deployment.library,
-            what=f"{of.network}, batch {samples}, {of.precision}",
-            gpus=case.gpus,
-            unit="samples/s",
-            given="; ".join(f"{rate:g} samples/s on one GPU at batch {batch}" for batch, rate in case.known.items()),
-            measured=case.measured,
-            predicted=predicted,
-            error=predicted / case.measured - 1,
-            seen=of.seen,
-            publisher=of.source,
-            low=samples / longest_s,
-            high=samples / shortest_s,
-            linear=case.linear,
-            five_constants=of_one_batch(case, cases),
-        )
+        of, iteration = case.of, case.predicted()
+        group = f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
+        group += _PARALLEL * (of.seen and of.source != _NOT_CHOSEN_ON)
+        yield _of_one_batch(case, ONE_BATCH, group, (iteration, iteration), iteration, of_one_batch(case, cases))
+    for case in scaling_check.strong_cases("one-process"):
+        assert case.ends is not None, "nobody knows what one process takes"
+        yield _of_one_batch(case, ONE_PROCESS, f"{STRONG}: {_ONE_PROCESS[:-2]}", case.ends)
+
+
+def _of_one_batch(
+    case: StrongCase,
+    question: str,
+    group: str,
+    ends: tuple[Iteration, Iteration],
+    iteration: Iteration | None = None,
+    five_constants: float | None = None,
+) -> TrainingRow:
+    """A row of `iteration`; of none, its two ends alone are known."""
+    of, samples, (fast, slow) = case.of, case.gpus * case.batch, ends
+    predicted = None if iteration is None else samples / iteration.time_s
+    return TrainingRow(
+        question=question,
+        group=group,
+        source=of.text,
+        system=case.point.deployment.described.name,
+        library=case.point.deployment.library,
+        what=f"{of.network}, batch {samples}, {of.precision}",
+        gpus=case.gpus,
+        unit="samples/s",
+        given="; ".join(f"{rate:g} samples/s on one GPU at batch {batch}" for batch, rate in case.known.items()),
+        measured=case.measured,
+        predicted=predicted,
+        error=None if predicted is None else predicted / case.measured - 1,
+        seen=of.seen,
+        publisher=of.source,
+        low=samples / slow.interval_s[1],
+        high=samples / fast.interval_s[0],
+        linear=case.linear,
+        five_constants=five_constants,
+    )
 
 
 def _one_gpu() -> Iterator[TrainingRow]:

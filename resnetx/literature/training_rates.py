@@ -235,6 +235,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     launch_mode: Literal["process-per-gpu", "one-process"] = (
         "process-per-gpu"  # one process: it drives all GPUs of a node
     )
+    framework: Literal["tensorflow", "mxnet"] | None = None  # whose loop launches steps; null: PyTorch's, or not said
     compiled: bool = False  # by XLA, which launches few kernels
     samples: Literal["alike", "uneven"] = "alike"  # uneven: sentences, graphs, images of several sizes
     cluster: RatedCluster | None = None
@@ -366,6 +367,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     system: str | None = None  # whose several GPUs have rates, too
     cluster: RatedCluster | None = None
     several: dict[int, dict[int, float]] = {}  # samples/s of all, by the number of GPUs and the batch of each
+    launch_mode: Literal["process-per-gpu", "one-process"] = "process-per-gpu"
 
     @property
     def counted(self) -> CountedNetwork:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from math import exp
+from math import exp, log
 from typing import Any, Literal
 
 import msgspec
@@ -203,7 +203,11 @@ def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[flo
     speedup = iteration.images_per_s / base.images_per_s
     if base is iteration:
         return speedup, [speedup, speedup]
-    return speedup, [speedup * exp(end) for end in deviation_of_ratio(base.deviations, iteration.deviations)]
+    low, high = deviation_of_ratio(base.deviations, iteration.deviations)
+    (base_faster, base_slower), (faster, slower) = (
+        [log(end_s / each.time_s) for end_s in each.interval_s] for each in (base, iteration)
+    )  # it is no further off than both rates may be
+    return speedup, [speedup * exp(end) for end in (max(low, base_faster - slower), min(high, base_slower - faster))]
 
 
 def opened(

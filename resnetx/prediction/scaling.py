@@ -32,10 +32,13 @@ from resnetx.prediction.host_step import (
     FASTEST_LOADER,
     GRAPH_RATED,
     IMAGE_BYTES,
+    MOST_OF_STEP,
     NORM,
     PARALLEL_TENSORS,
     SLOW_LOADER,
     SLOWEST_LOADER,
+    SPREAD,
+    STATED,
     PARALLEL_s,
     PARALLEL_TENSORFLOW_s,
     cores_for_each,
@@ -361,6 +364,8 @@ def parallel_s(point: Point) -> float:
     replayed = workload.request is not None and workload.request.replay is not None
     if workload.strategy.kind == "server" or deployment.on_cpus or deployment.lab or replayed:
         return 0.0
+    if point.setting.one_process:  # which has nobody to agree with
+        return 0.0
     if point.setting.communication == "trace" or not workload.gradients:
         return 0.0
     each_s = (point.setting.costs or scaling_errors().costs).parallel_s
@@ -378,9 +383,6 @@ def parallel_s(point: Point) -> float:
 #
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
-# For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
-# tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
-LAUNCH_s = 40e-6
 # Over several nodes in half precision beside that, at most: steps of MXNet and TensorFlow on one cluster of V100s took
 # up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
 HALF_s = 0.15
@@ -512,7 +514,8 @@ def _scaled_open(point: Point) -> Undecided | None:
     ):
         return None
     undecided = None
-    for opens in (_staged if point.no_peers else _one_process, _over_tcp, _in_half_precision, _by_loader, _by_host):
+    staged = (_staged,) if point.no_peers else ()
+    for opens in (*staged, _one_process, _over_tcp, _in_half_precision, _by_loader, _by_host):
         if (other := opens(point)) is not None:
             undecided = other if undecided is None else undecided.also(other, opens)
     return undecided
@@ -550,11 +553,14 @@ def _staged(point: Point) -> Undecided | None:
 
 
 def _one_process(point: Point) -> Undecided | None:
-    """One process that drives all GPUs of a node, where no rate of it on as many nodes (one, several) is known."""
-    if not point.setting.one_process or _is_shown(point):
+    """One process that drives all GPUs of a node, where no rate of it on as many of a node is known."""
+    most, known = max(point.ranks_of_nodes), max(_shown_counts(point), default=1)
+    if not point.setting.one_process or known >= most:
         return None
-    plain = replace(point.setting, one_process=False)
-    launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
+    setting, step = point.setting, compute.of_point(point, point.shares[0][0]).step
+    spread = SPREAD if setting.host_step_s is None else STATED
+    longest_s = min(spread * (step.host_s + step.queue_s), MOST_OF_STEP * (step.host_s + step.compute_s))
+    launching_s = setting.beyond_s + (most - known) * longest_s
     if len(point.ranks_of_nodes) > 1 and point.workload.precision in HALF:
         launching_s += HALF_s
     workload, (_, _, files) = point.workload, dict(point.setting.typed).get("calibration", "").partition("=")
@@ -566,12 +572,12 @@ def _one_process(point: Point) -> Undecided | None:
         measuring, closing = "Of", _asked_again(point, launch_mode="process-per-gpu")
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
-        "One process drives all GPUs of a node: to start their work takes nothing (the fast end), or 40 us for each "
-        f"gradient tensor and GPU, with all messages behind the backward pass (the slow end). {measuring} a process "
-        "for each GPU it is known (launch_mode=process-per-gpu).",
+        "One process drives all GPUs of a node: it starts their work at once (the fast end), or that of one after the "
+        f"other, in {launching_s * 1e3:,.0f} ms more, with all messages behind the backward pass (the slow end). "
+        f"{measuring} a process for each GPU it is known (launch_mode=process-per-gpu).",
         closing,
-        replace(point, setting=plain),
-        replace(point, workload=replace(workload, strategy=After()), setting=replace(plain, beyond_s=launching_s)),
+        point,
+        replace(point, workload=replace(workload, strategy=After()), setting=replace(setting, beyond_s=launching_s)),
     )
 
 
@@ -674,6 +680,11 @@ def _by_host(point: Point) -> Undecided | None:
 
 def _is_shown(point: Point) -> bool:
     """Whether a rate of several GPUs is known, on as many nodes (one, several) as the point's."""
+    return bool(_shown_counts(point))
+
+
+def _shown_counts(point: Point) -> list[int]:
+    """How many GPUs of a node each of these rates is of."""
     deployment, rates = point.deployment, point.workload.scaled.by_gpus if point.workload.scaled else ()
     several = len(point.ranks_of_nodes) > 1
-    return any((deployment.nodes_of(gpus) > 1) == several for gpus, _, _ in rates)
+    return [min(gpus, deployment.node_gpus) for gpus, _, _ in rates if (deployment.nodes_of(gpus) > 1) == several]

@@ -110,8 +110,9 @@ def test_samples_that_a_host_makes_are_open_between_ends_that_hold(rows):
 
 
 def test_one_process_for_all_gpus_is_open_between_ends_that_hold_nine_of_ten(rows):
-    own = [row for row in rows if row.group.startswith("from the rate of one GPU: one process")]
-    assert len(own) == 69
+    """Of 67 weak and 8 strong; of 21 that were predicted before they were entered the ends of then held 12."""
+    own = [row for row in rows if "one GPU: one process" in row.group or "rate on one: one process" in row.group]
+    assert len(own) == 75
     assert all(row.predicted is None and row.error is None for row in own)
     assert fmean(row.held for row in own) >= 0.9
 
