@@ -525,7 +525,7 @@ def _figures() -> list[str]:
             ["variation of a rank's steps", f"{costs.variation:.2%}", f"fitted to {rows} rates"],
             ["the same of NVIDIA's GPUs since Ampere", f"{costs.steady:.2%}", "fitted to the same"],
             ["the same where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
-            ["longer steps where DALI keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
+            ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
             [
                 "longer steps on several nodes, for each doubling of the GPUs beyond 8, times the root of those a card",
                 f"{costs.between:.2%}",

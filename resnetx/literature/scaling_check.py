@@ -204,7 +204,10 @@ class ScalingCase:
         """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
         of, gpu = self.series, self.point.deployment.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
-        modelled = compute.by_roofline(model, tuple(of.layers), of.image_size, images, of.precision, gpu)
+        channels_last = sources()[of.source].layout != "nchw"
+        modelled = compute.by_roofline(
+            model, tuple(of.layers), of.image_size, images, of.precision, gpu, channels_last=channels_last
+        )
         rating = host_step.rated(self.point.deployment.system)
         host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision, rating=rating)
         step = compute.launched_by_roofline(modelled, images, host)

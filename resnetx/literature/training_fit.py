@@ -57,6 +57,8 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that may get a fit of its own; what they do not determine stays that of all (`_PULL`).
 FEWEST_NETWORKS, FEWEST_RATES = 2, 6
+# Of a generation's own fit, over the error of that to all: a smaller gain is less than its publishers differ by.
+_OWN_GAIN = 0.95
 
 # (first guess, least, most); a share of the peak is at most 1, and Winograd's algorithm saves at most a factor of 4
 # with the tiles that libraries use (F(4x4, 3x3) of Lavin & Gray 2016).
@@ -101,6 +103,10 @@ class RateToFit:
     def error(self, fit: Parameters | Roofline) -> float:
         """ln(predicted / measured), of the step's time."""
         return log(self.predicted_s(fit) / self.rate.step_s)
+
+
+Fitting = Callable[[Sequence[RateToFit]], Parameters]
+Group = Callable[[RateToFit], object]  # what rates are left out, or counted, together by
 
 
 def rows(of_transformers: bool = False) -> list[RateToFit]:
@@ -222,12 +228,7 @@ def _alike(chosen: Sequence[RateToFit]) -> Floats:
     return np.array([1 / counts[_publisher(row)] for row in chosen])
 
 
-Fitting = Callable[[Sequence[RateToFit]], Parameters]
-
-
-def held_out_errors(
-    chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], fitting: Fitting = fit
-) -> list[float]:
+def held_out_errors(chosen: Sequence[RateToFit], group: Group, fitting: Fitting = fit) -> list[float]:
     """Each row's error by a fit to the rows of all other groups."""
     errors = []
     for key in dict.fromkeys(map(group, chosen)):
@@ -242,7 +243,7 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
     left_out = np.abs(held_out_errors(chosen, id, fitting))
     networks = _LeftOut.by(chosen, _network, fitting)
     publishers = _LeftOut.by(chosen, _publisher, fitting)
-    generations = _LeftOut.by(chosen, lambda row: row.generation, fitting)
+    generations = _LeftOut.by(chosen, _generation, fitting)
     whole = [errors for errors in (networks, publishers) if errors is not None]
     assert networks is not None, f"{generation}: the rates of one network alone determine no roofline"
     return Roofline(
@@ -264,7 +265,7 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
         unseen_gpu_error=None if generations is None else generations.mean,
         error_90=_largest(errors.within_90(half=False) for errors in whole) or _rounded(left_out.max()),
         half_error_90=_largest(errors.within_90(half=True) for errors in whole),
-        unseen_gpu_90=None if generations is None else generations.within_90(),
+        unseen_gpu_90=None if generations is None else generations.unseen_90,
         publishers=list(dict.fromkeys(map(_publisher, chosen))),
         without=dict(_without_publishers(chosen, fitting)),
     )
@@ -287,9 +288,7 @@ class _LeftOut:
     errors: tuple[float, ...]  # ln(predicted / measured), of steps
 
     @classmethod
-    def by(
-        cls, chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], fitting: Fitting
-    ) -> "_LeftOut | None":
+    def by(cls, chosen: Sequence[RateToFit], group: Group, fitting: Fitting) -> "_LeftOut | None":
         """None where all are of one group."""
         groups = list(dict.fromkeys(map(group, chosen)))
         if len(groups) < 2:
@@ -312,6 +311,20 @@ class _LeftOut:
         weights = _alike(self.rows)[wanted]
         return _rounded(np.quantile(sizes, 0.9, weights=weights, method="inverted_cdf"))
 
+    @property
+    def unseen_90(self) -> float | None:
+        """What nine of ten generations hold nine of ten of their rates within; of transformers, of all rates.
+
+        What nine of ten rates of all are within holds three quarters of those of generations since 2022, each left out.
+        """
+        if isinstance(self.rows[0].rate, TransformerRate):
+            return self.within_90()
+        by_generation = defaultdict[str, list[float]](list)
+        for row, error in zip(self.rows, self.errors, strict=True):
+            by_generation[row.generation].append(abs(error))
+        enough = [np.quantile(sizes, 0.9) for sizes in by_generation.values() if len(sizes) >= FEWEST_RATES]
+        return _rounded(np.quantile(enough, 0.9))
+
 
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
@@ -321,8 +334,9 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
     """The fit to all GPUs, but for rows that say why they are outside, and those to single generations.
 
     Each of the latter is drawn to the fit to all other generations, and left out where that to all is as good without
-    the rate's publisher. What one publisher alone measured is its program's as much as its GPU's: such a generation has
-    a fit of its own only where none of its rates is in that to all, and each network is left out instead.
+    the rate's publisher, but for `_OWN_GAIN`. What one publisher alone measured is its program's as much as its GPU's:
+    such a generation has a fit of its own only where none of its rates is in that to all, and each network is left out
+    instead.
     """
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
@@ -333,7 +347,7 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
         if len(set(map(_publisher, own))) == 1 and any(row.generation == generation for row in inside):
             continue
         drawn, together = partial(_drawn, own, inside), partial(_together, own, inside)
-        if _unseen_error(own, drawn) < _unseen_error(own, together):
+        if _unseen_error(own, drawn) < _OWN_GAIN * _unseen_error(own, together):
             found.append(roofline(generation, own, drawn))
     return [msgspec.structs.replace(found[0], unseen_generation_90=dict(_unseen(inside, found))), *found[1:]]
 
@@ -366,6 +380,10 @@ def _unseen_error(own: Sequence[RateToFit], fitting: Fitting) -> float:
 
 def _publisher(row: RateToFit) -> str:
     return row.rate.entry.publisher
+
+
+def _generation(row: RateToFit) -> str:
+    return row.generation
 
 
 def _network(row: RateToFit) -> str:

@@ -207,6 +207,7 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     program: str = ""  # what they ran, where they ran several
     cpu: str | None = None  # the part that their host has, where they say so and no described system has it
+    layout: Literal["nchw", "nhwc"] | None = None  # as in training.yaml: of images in memory; null: not said
     seen: bool = True  # of steps.yaml: the rates were known while the model was written
 
 

