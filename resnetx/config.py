@@ -276,7 +276,7 @@ def check(r: Request, counts: Iterable[int] = ()) -> None:
     if r.compile != "none":
         _check_compile(r)
     if r.accumulate > 1:
-        _check_accumulate(r)
+        _check_accumulate(r, counts)
     if r.checkpointing:
         _check_checkpointing(r)
     if isinstance(r.strategy, Server) and r.gpus > 1:
@@ -332,14 +332,14 @@ def _check_compile(r: Request) -> None:
         )
 
 
-def _check_accumulate(r: Request) -> None:
+def _check_accumulate(r: Request, counts: Iterable[int]) -> None:
     """Each rank takes its share in parts of one size, and exchanges gradients that it has added up."""
     parts = r.gpus * r.accumulate
     if r.batch_size % parts:
-        near = [b for b in (r.batch_size // parts * parts, -(-r.batch_size // parts) * parts) if b > 0]
+        near = _near(r.batch_size, math.lcm(r.gpus, *counts) * r.accumulate)
         raise ConfigError(
             f"accumulate={r.accumulate}: batch_size={r.batch_size} does not divide over gpus={r.gpus} in so many parts "
-            f"each; use batch_size={' or '.join(map(str, near))}, or another accumulate"
+            f"each; use batch_size={near}, or another accumulate"
         )
     if isinstance(r.strategy, Server):
         raise ConfigError(

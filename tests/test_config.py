@@ -108,6 +108,7 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ),
         ({"strategy": "zero1", "gpus": 2, "compile": "default"}, r"strategy=zero1 with compile=default: not tried"),
         ({"accumulate": 3}, r"accumulate=3: batch_size=\d+ does not divide over gpus=1 in so many parts"),
+        ({"accumulate": 3, "gpus": 4}, r"accumulate=3: batch_size=32 does not .*use batch_size=24 or 36"),
         ({"accumulate": 2, "graph": True}, r"accumulate=2 with graph=true: not tried"),
         ({"accumulate": 2, "strategy": "server", "gpus": 2}, r"accumulate=2 with strategy=server: each gradient goes"),
         ({"checkpointing": True, "model": "alexnet"}, r"checkpointing=true with model=alexnet: only families have"),

@@ -22,6 +22,7 @@ from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_folder
 from resnetx.prediction.messages import refuse_silent
 from resnetx.prediction.predict import Placement, images_of
+from resnetx.prediction.scaling import train_command
 from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record.prediction import UNCHECKED, PredictionInput
@@ -286,9 +287,11 @@ def checked(request: Request, point: Point, settings: PredictSettings, counts: I
     if strategy is not None and not isinstance(request.strategy, Server):
         request = msgspec.structs.replace(request, strategy=strategy)
     if request.compile != "none" and settings.rate is None:
+        images, how = request.batch_size // request.gpus, {"precision": request.precision, "compile": request.compile}
+        measuring = train_command(request, **how, gpus=1, batch_size=images)
         raise ConfigError(
-            f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
-            "train compile=default gpus=1`, and add its images/s by batch: rate=32:195"
+            f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `{measuring}`, "
+            f"and add its {request.model.samples}/s by batch: rate={images}:195"
         )
     check(msgspec.structs.replace(request, split=str(point.get("split", "even"))), counts)
     return request
@@ -360,14 +363,20 @@ def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Re
 def gpu_counts(settings: PredictSettings, counts: Sequence[int] | None = None) -> list[int]:
     """The GPU counts where none are given: as many as devices, if these are; else `counts`, or the verb's own.
 
-    Of several nodes that are asked for the verb's go on to all their GPUs.
+    Of the verb's those that a system has; of several nodes that are asked for they go on to all their GPUs.
     """
     if settings.devices is not None:
         return [len(settings.devices)]
     if counts is not None:
         return list(counts)
-    found, nodes = {*VERBS["predict"].own["gpus"]}, settings.nodes or 1
-    for name in settings.systems if nodes > 1 and not settings.labs else ():
+    own, nodes = VERBS["predict"].own["gpus"], settings.nodes or 1
+    if settings.labs or not settings.systems:
+        return list(own)
+    if nodes == 1:
+        most = max(len(load_system(name, settings.nodes).gpus) for name in settings.systems)
+        return [gpus for gpus in own if gpus <= most]
+    found = {*own}
+    for name in settings.systems:
         of_one = len(load_system(name, 1).gpus)
         found |= {of_one * some for some in (*(2**power for power in range(1, nodes.bit_length())), nodes)}
     return sorted(found)

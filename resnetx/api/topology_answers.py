@@ -635,7 +635,7 @@ def explained(plan: CollectivePlan, size_bytes: int) -> list[str]:
 
 def closing_command(plan: CollectivePlan, size_bytes: int) -> str:
     """The bench that tells what an open size takes: between two others, so that its own error is known."""
-    nodes = f" nodes={plan.system.nodes}" * (plan.system.nodes > 1)
     forced = f" transport={plan.transport}" * (plan.transport != "auto")
+    nodes = f" nodes={plan.system.nodes} launcher=slurm" * (plan.system.nodes > 1)
     sizes = ",".join(size_text(size).replace(" ", "") for size in (size_bytes // 4, size_bytes, 4 * size_bytes) if size)
-    return f"resnetx bench{nodes} collective={plan.collective} gpus={len(plan.devices)} size={sizes}{forced}"
+    return f"resnetx bench collective={plan.collective} gpus={len(plan.devices)} size={sizes}{forced}{nodes}"

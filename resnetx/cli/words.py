@@ -242,8 +242,12 @@ def verb_of(word: str) -> str:
     """What to write instead of a name alone, which says nothing of what is asked of it; "" of a word that is none."""
     if is_name(word):
         word = next((name for verb in ("predict", "sweep") for name in [_as_called(verb, word)] if name != word), word)
+    if word in ("this", "cpu-host"):  # what a rank of them does no name says
+        return f"it is a system: resnetx topology {word}"
     if is_system(word):
         return f"it is a system: resnetx topology {word}, or resnetx predict {word} model=resnet50"
+    if word == "python":
+        return "it is a model of a file of your own: resnetx predict gx8 model=python model.file=ours.py"
     if _is_model(word):
         return f"it is a model: resnetx describe {word}, or resnetx predict gx8 {word}"
     if _is_study(word):
@@ -273,7 +277,9 @@ def is_system(word: str) -> bool:
         return False
     if "," not in word and word.endswith(".yaml"):
         return True
-    return not _is_on_disk(word) and all(_is_named(name) or name.endswith(".yaml") for name in word.split(","))
+    return not _is_on_disk(word) and all(
+        name == "this" or _is_named(name) or name.endswith(".yaml") for name in word.split(",")
+    )
 
 
 def _is_named(name: str) -> bool:

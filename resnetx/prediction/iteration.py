@@ -56,7 +56,8 @@ def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
         return alone_s
     sent = [message for part in job.by_part for message in part.messages]
     hidden_s = hidden_behind_s(sent, by, alone_s - simulated_s(job.without_messages(), by))
-    return simulated_s(job.computing_longer(contention * hidden_s), by)
+    # What computing loses is seconds, as in the formula: not once more as much longer as computing is taken to be.
+    return simulated_s(job.computing_longer(contention * hidden_s / (by.compute or 1.0)), by)
 
 
 # Where the scaling went: the time of a step in parts, each of which is what the step is shorter without it.

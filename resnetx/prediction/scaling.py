@@ -461,8 +461,8 @@ def _model_words(request: Request) -> dict[str, Any]:
     return {"model": model.kind, **said, **size}
 
 
-def _trained(request: Request, **words: Any) -> str:
-    """The command that measures its model with other settings."""
+def train_command(request: Request, **words: Any) -> str:
+    """The command that measures the model of a request with other settings."""
     return shlex.join(["resnetx", "train", *written({**_model_words(request), **words})])
 
 
@@ -484,7 +484,7 @@ def _compiled(point: Point) -> Undecided | None:
     images = point.shares[0][0] // point.parts
     if rates.other is None and images in dict(rates.by_batch):
         return None
-    closing = _trained(request, precision=request.precision, compile=request.compile, gpus=1, batch_size=images)
+    closing = train_command(request, precision=request.precision, compile=request.compile, gpus=1, batch_size=images)
     return Undecided(
         f"what a host takes to launch compiled steps of {images} images is not measured",
         "Of a compiled step at a batch whose rate is not given, the host takes nothing (the fast end) or as much as "
@@ -588,13 +588,13 @@ def _over_tcp(point: Point) -> Undecided | None:
         return None
     if _is_shown(point) or deployment.measured_on(point.gpus) is not None:
         return None
-    bench = f"resnetx bench collective=allreduce nodes={system.nodes} size=64MiB"
+    bench = f"resnetx bench collective=allreduce gpus={point.gpus} size=64MiB nodes={system.nodes} launcher=slurm"
     return Undecided(
         f"what TCP flows carry of {system.network} is not measured",
         f"Over TCP ({system.network}) messages get what its flows carry: all of the network (the fast end), or one "
         f"flow a card, which clouds may keep to 5 Gb/s (the slow end). Measure it on as many GPUs, `{bench}`, whose "
         "folder is calibration=; or give a rate of several nodes.",
-        f"{bench} gpus={point.gpus}",
+        bench,
         point,
         replace(point, deployment=deployment.by_one_flow),
     )
@@ -612,7 +612,7 @@ def _in_half_precision(point: Point) -> Undecided | None:
     part = point.deployment.system.gpu_part(0)
     but = " (but of transformers)" * (generation(part) in scaling_errors().half_transformers)
     own = _asked_again(point, calibration="rates.yaml")  # of a program of the user's own
-    closing = own if request is None else _trained(request, input=request.input.kind, **words)
+    closing = own if request is None else train_command(request, input=request.input.kind, **words)
     return Undecided(
         "what half precision does over several nodes of such GPUs is not published",
         f"Over several nodes in half precision, of which no rate of GPUs of this generation{but} is published, a step "
@@ -649,7 +649,7 @@ def _by_loader(point: Point) -> Undecided | None:
     least = shown * (1 + (point.workload.scaled.error if point.workload.scaled else 0.0))
     slowest = replace(slowest, rate_Bps=max(slowest.rate_Bps, least * image_bytes))
     ends = (replace(point, deployment=replace(deployment, decoding=(rate,))) for rate in (fastest, slowest))
-    closing = _trained(request, batch_size=images * ranks, input=request.input.kind, measure="input", gpus=ranks)
+    closing = train_command(request, batch_size=images * ranks, input=request.input.kind, measure="input", gpus=ranks)
     return Undecided(
         "how fast its loader is is not measured",
         f"These GPUs ask for {asked:,.0f} images/s of each core; loaders of frameworks were published to prepare "

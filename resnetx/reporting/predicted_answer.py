@@ -722,7 +722,8 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     of_scaling, rate_of = "the known rate", ""
     if not point.rate_known:
         of_scaling = "what scaling costs"
-        if point.request is not None and point.request.lab is None:  # of an import no rates are taken
+        is_taken = point.request is not None and point.request.lab is None  # of an import no rates are taken
+        if is_taken and not any(what.startswith("what_if") for what in told):  # nobody measures what is not
             rate_of = f": give the rate of {ranks(point.gpus, point)} in calibration="
     doubts = [
         (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),

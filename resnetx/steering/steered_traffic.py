@@ -79,7 +79,9 @@ def node_of(settings: SteerSettings) -> Node:
     """The described node, with the photonic switch that is put into it if one is asked for."""
     (name,) = settings.systems
     if name == THIS:
-        raise ConfigError("systems=this: expected a described system; `resnetx topology --this out=` writes this one's")
+        raise ConfigError(
+            "systems=this: expected a described system; `resnetx topology --this out=mine.yaml` writes this one's"
+        )
     system = described(name)
     if settings.switch is not None:
         system = changed_systems.with_switch(system, settings.switch)

@@ -232,6 +232,21 @@ def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, r
     assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
 
 
+def test_nobody_is_asked_for_the_rate_of_what_is_not(rates, capsys):
+    words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=64", "gpus=2", rates("{1: 130, 2: 250}")]
+    assert main([*words, "what_if.latency=0.5"]) == 0
+    assert "most doubt: what scaling costs (" in (out := capsys.readouterr().out)
+    assert "give the rate of" not in out
+
+
+def test_a_known_rate_is_as_sure_where_layers_wait_for_messages(predict, rates):
+    """What computing loses to messages is seconds: a factor on computing is none on that."""
+    words = ["systems=c4130-p100", "model=resnetx", "model.x=4", "batch_size=64", "gpus=2", "strategy=fsdp"]
+    _, (known,) = predict(*words, rates("{1: 130, 2: 250}"))
+    assert known["rate_known"]
+    assert known["interval_s"] == pytest.approx([0.98 * 64 / 250, 1.02 * 64 / 250], rel=1e-3)
+
+
 def test_a_bench_of_gloo_says_nothing_of_nccl(capsys):
     bench = QUICKSTART.parent / "bench/collectives_g2"
     for words in (["predict", "model=alexnet", "gpus=2"], ["topology", "collective=allreduce", "devices=[0,1]"]):

@@ -241,6 +241,8 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
         (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
         (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
         (["gx8"], "gx8: no such verb; it is a system: resnetx topology gx8, or resnetx predict gx8 model=resnet50"),
+        (["cpu-host"], "cpu-host: no such verb; it is a system: resnetx topology cpu-host\n"),
+        (["python"], "it is a model of a file of your own: resnetx predict gx8 model=python model.file=ours.py"),
         (["AlexNet"], "AlexNet: no such verb; it is a model: resnetx describe alexnet, or resnetx predict gx8"),
         (["quickstart"], "quickstart: no such verb; it is a study: resnetx sweep quickstart"),
         (["--json", "frobnicate"], "frobnicate: no such verb; `resnetx --help` lists the verbs"),
@@ -248,6 +250,22 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
         (["predict", "gx8", "model:alexnet"], "model:alexnet: a setting is written with =: model=alexnet"),
         (["predict", "dgx"], "dgx: no such file, and no name that is known; did you mean dgx2, dgx-a100 or "),
         (["predict", "-q"], "systems: none is given; expected names or files of systems, as systems=dgx1-p100,gx8"),
+        (
+            ["predict", "gx8", "accumulate=3"],
+            "accumulate=3: batch_size=32 does not divide over gpus=1 in so many parts each; use batch_size=24 or 48",
+        ),
+        (
+            ["predict", "sli-rtx2080", "batch_size=3"],
+            "does not divide over gpus=2: the global batch is split evenly; use batch_size=2 or 4",
+        ),
+        (
+            ["predict", "dgx1-v100", "model=bert", "batch_size=32", "compile=default", "gpus=4"],
+            "measure one GPU with "
+            "`resnetx train model=bert precision=fp32 compile=default gpus=1 batch_size=8`, and add its sequences/s by "
+            "batch: rate=8:195",
+        ),
+        (["topology", "a100-ib", "nodes=4", "nics=4"], "a100-ib: nics=4: a100-ib has 1 network card in each node"),
+        (["steer", "this"], "`resnetx topology --this out=mine.yaml` writes this one's"),
         (["sweep", "budget=2", "hours"], "budget=2 hours: a value with a blank is in quotes: budget='VALUE'"),
         (["sweep", "nope"], "nope: no such file, and no name that is known; `resnetx list` has the names"),
         (["explain", "docs"], "docs: contains no record of resnetx; expected the folder of a run, a study, a bench, "),
@@ -267,6 +285,17 @@ def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
     shown = capsys.readouterr().err
     assert any(part in shown for part in sentence.split("|"))
     assert len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "hgx-a100-4", "batch_size=4"],  # of 4 GPUs: 8, which nobody asked for, refuse no batch
+        ["topology", "this"],
+    ],
+)
+def test_what_can_be_answered_is_not_refused(words, capsys):
+    assert main([*words, "-q"]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

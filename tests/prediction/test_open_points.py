@@ -74,7 +74,8 @@ def test_several_nodes_over_tcp_are_open_down_to_one_flow_of_a_cloud():
     low, high = (16 * 64 / end for end in reversed(tcp.interval_s))
     assert tcp.images_per_s is None and "all of the network" in tcp.open_ends
     assert low < 2633 < 4900 < high
-    assert tcp.open == "resnetx bench collective=allreduce nodes=2 size=64MiB gpus=16"
+    assert tcp.open == "resnetx bench collective=allreduce gpus=16 size=64MiB nodes=2 launcher=slurm"
+    assert f"`{tcp.open}`" in tcp.open_ends
     assert not any(predicted(network=network, **V100)[0].open for network in ("10gbe", "roce25"))
     assert not predicted(network="25gbe", **V100 | {"gpus": 8})[0].open  # one node
     (both,) = predicted(network="25gbe", framework="tensorflow", **V100)

@@ -578,7 +578,7 @@ def _plugged(system: System, nodes: int, network: str | None, nics: int | None) 
     if network not in _networks(system):
         raise unknown_name("network", network, _networks(system), "network")
     if not 1 <= nics <= cards:
-        raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
+        raise ConfigError(f"nics={nics}: {system.name} has {cards} network card{'s' * (cards != 1)} in each node")
     return network, nics
 
 
