@@ -64,7 +64,8 @@ FITTED = f"""## What was fitted to what
   of each rank decode nothing was chosen on the rates above, with each system left out. The long end of half precision
   over nodes was chosen so that it holds all rates but one, each taken to be of a generation left out.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
-  batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
+  batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them;
+  that operations are counted, and the GPU's time for each, with those of all machines in sight.
   How much longer a host may take, and that of programs that decode, was chosen with the steps of all machines in sight;
   the rating of a CPU at which they hold is that of Zeus's host of A40s.
   What going parallel costs was chosen on the rows that say so.

@@ -26,7 +26,7 @@ from resnetx.literature.training_rates import (
     steps_series,
 )
 from resnetx.prediction import compute, host_step, roofline
-from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
+from resnetx.prediction.host_step import GPU_OPERATION_s, LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
 from resnetx.prediction.scaling import (
@@ -209,7 +209,7 @@ class ScalingCase:
             model, tuple(of.layers), of.image_size, images, of.precision, gpu, channels_last=channels_last
         )
         rating = host_step.rated(self.point.deployment.system)
-        host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision, rating=rating)
+        host = assumed(host_step.operations_of(of.layers), self.point.setting.loop, of.precision, rating=rating)
         step = compute.launched_by_roofline(modelled, images, host)
         return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))
 
@@ -366,14 +366,14 @@ class BatchPair:
     def predicted(self) -> LaunchedStep:
         decoding = self.of.input == "loader"
         host = assumed(
-            self.of.layers,
+            self.of.operations,
             self.of.framework,
             self.of.precision or "fp32",
             decoding=decoding,
             rating=self.of.rating,
         )
         rates = StatedRates(tuple(self.known.items()), "stated", self.of.source, error=0.0)
-        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=decoding)
+        return rates.step(self.batch, host, self.of.operations * GPU_OPERATION_s, decoded=decoding)
 
 
 @dataclass(frozen=True)

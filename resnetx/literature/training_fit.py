@@ -119,7 +119,7 @@ def rows(of_transformers: bool = False) -> list[RateToFit]:
             continue
         of_torchvision = work(table, entry.image_size)
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
-        host = host_step.assumed(len(table), entry.framework, entry.precision)
+        host = host_step.assumed(host_step.operations_of(table), entry.framework, entry.precision)
         on = entry.part, entry.precision, entry.clock_Hz
         found.append(_to_fit(rate, trained, on, host, entry.layout != "nchw"))
     return found
@@ -132,7 +132,7 @@ def transformer_rows() -> list[RateToFit]:
             rate,
             work(rate.entry.table, 1),
             (rate.entry.part, rate.entry.precision, None),
-            host_step.assumed(len(rate.entry.table), None, rate.entry.precision),
+            host_step.assumed(host_step.operations_of(rate.entry.table), None, rate.entry.precision),
         )
         for rate in one_gpu_rates()
     ]
@@ -509,9 +509,9 @@ def _side(of: OneGpuRates, batch: int) -> RatedSide:
     """What a roofline without its publisher says of a batch."""
     model = of_gpus.fitted_without(of.part, of.publisher, of.table, of.precision)
     modelled = compute.by_roofline(model, of.table, of.image_size, batch, of.precision, of.part)
-    words = (len(of.table), of.framework, of.precision)
+    words = (host_step.operations_of(of.table), of.framework, of.precision)
     host = host_step.assumed(*words, decoding=of.decoded, rating=of.rating)
-    return compute.side(modelled, of.part, of.precision, host)
+    return compute.side(modelled, of.table, of.part, of.precision, host)
 
 
 FEWEST_PUBLISHERS = 3  # of two, each by itself says little of the other's programs

@@ -16,7 +16,7 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, gpu_named, load, parts_table
 from resnetx.loading import own_yaml
-from resnetx.prediction.host_step import rated
+from resnetx.prediction.host_step import MODULE, OPERATIONS, rated
 from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import StagedClass
 from resnetx.record.traces import Precision
@@ -334,24 +334,31 @@ class CountedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     layers: int
     counted: str  # on which implementation
+    operations: int | None = None  # that PyTorch launches in both passes; null: as of so many modules of a ResNet
     parameters: int | None = None  # null: nobody trained it on several GPUs here
 
     @property
+    def launched(self) -> float:
+        """Operations of a step, its update left out."""
+        return self.layers * OPERATIONS[MODULE] if self.operations is None else self.operations
+
+    @property
     def table(self) -> tuple[Layer, ...]:
-        """As many layers, all alike."""
+        """As many layers as launch its operations, all alike."""
         assert self.parameters is not None, "a network that was trained on several GPUs"
-        each = self.parameters // self.layers
+        count = round(self.launched / OPERATIONS[MODULE])
+        each = self.parameters // count
         return tuple(
             Layer(
                 name=f"layer {index}",
-                kind="linear",
+                kind=MODULE,
                 inputs=(f"layer {index - 1}" if index else DATA,),
                 output_shape=(1,),
                 in_place=False,
                 parameters=(each,),
                 multiply_adds=each,
             )
-            for index in range(self.layers)
+            for index in range(count)
         )
 
 
@@ -380,8 +387,8 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return tables.kept(choices.Torchvision(name=self.network, classes=1000), tables.USUAL_SIZE)
 
     @property
-    def layers(self) -> int:
-        return self.counted.layers
+    def operations(self) -> float:
+        return self.counted.launched
 
     @property
     def framework(self) -> str | None:

@@ -134,7 +134,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     graph = workload.request.graph
     if workload.rates is None:
         modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states, graph)
-        step = launched_by_roofline(modelled, images, _launches(point, len(layers))[0])
+        step = launched_by_roofline(modelled, images, _launches(point, layers)[0])
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
     if CPU in gpu.product_names:
@@ -144,7 +144,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return _from_another(point, workload.rates, workload.rates.other, images)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states, graph)
-    launches, stated_s = _launches(point, len(layers)), point.setting.host_step_s
+    launches, stated_s = _launches(point, layers), point.setting.host_step_s
     if stated_s is not None and stated_s > workload.rates.shortest_s:
         raise ConfigError(
             f"host_step={stated_s:g}s: longer than a step whose rate is known ({workload.rates.where}: "
@@ -154,7 +154,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
     decoded = isinstance(workload.request.input, TorchvisionInput)
-    fixed_s = [_fixed_s(modelled.step, True)] * graph + [_fixed_s(modelled.step)]  # of graphs one GPU has told
+    fixed_s = [_fixed_s(modelled.step)] * graph + [_fixed_s(modelled.step, layers)]  # of graphs one GPU has told
     steps = [
         workload.rates.step(images, host, of_gpu_s, bounds_s, decoded).of_part(point.parts)
         for host in launches
@@ -174,14 +174,14 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
         for part, precision in ((other.part, there_at), (gpu, here_at))
     )
     stated, ratings = _stated_launch(point), (other.rating, host_step.rated(point.deployment.system))
-    launches = [_assumed_launches(point, len(workload.layers), rating) for rating in ratings]
+    launches = [_assumed_launches(point, workload.layers, rating) for rating in ratings]
     decoded = isinstance(request.input, TorchvisionInput)
     steps = [
         rescaled_step(
             rates,
             table,
-            side(there, other.part, there_at, known),
-            replace(side(here, gpu, here_at, stated or own), stated=stated is not None),
+            side(there, workload.layers, other.part, there_at, known),
+            replace(side(here, workload.layers, gpu, here_at, stated or own), stated=stated is not None),
             decoded,
         )
         for known, own in zip(*launches, strict=True)
@@ -195,23 +195,25 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
     return replace(found, source="rescaled", origin="assumed", where=where, note=how + found.note)
 
 
-def side(modelled: Compute, gpu: GpuSpec, precision: str, host: HostStep) -> RatedSide:
+def side(modelled: Compute, layers: Sequence[Layer], gpu: GpuSpec, precision: str, host: HostStep) -> RatedSide:
     """One of the two GPUs of a rescaled rate; `modelled`: its part of the step by the roofline alone."""
-    return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, _fixed_s(modelled.step), host)
+    return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, _fixed_s(modelled.step, layers), host)
 
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
-    return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, (modelled.best, modelled.error))
+    fixed_s = 2 * len(modelled.step.names) * host_step.GPU_PASS_s + modelled.step.update_s
+    return launched(images, modelled.step.compute_s, fixed_s, host, (modelled.best, modelled.error))
 
 
-def _fixed_s(step: Step, graph: bool = False) -> float:
-    """What a step takes a GPU whatever its batch."""
-    pass_s = host_step.GRAPH_PASS_s if graph else host_step.GPU_PASS_s
-    return 2 * len(step.names) * pass_s + step.update_s
+def _fixed_s(step: Step, layers: Sequence[Layer] | None = None) -> float:
+    """What a step takes a GPU whatever its batch; None: as a graph."""
+    if layers is None:
+        return 2 * len(step.names) * host_step.GRAPH_PASS_s + step.update_s
+    return host_step.operations_of(layers) * host_step.GPU_OPERATION_s + step.update_s
 
 
-def _launches(point: Point, layers: int) -> list[HostStep]:
+def _launches(point: Point, layers: Sequence[Layer]) -> list[HostStep]:
     """What launching a step takes on a host of which no more is known than what the user states.
 
     A stated rate may be of any program: first as others' loops take, of which nobody knows what they repeat for each
@@ -221,18 +223,19 @@ def _launches(point: Point, layers: int) -> list[HostStep]:
     return _assumed_launches(point, layers, host_step.rated(point.deployment.system)) if stated is None else [stated]
 
 
-def _assumed_launches(point: Point, layers: int, rating: float | None) -> list[HostStep]:
+def _assumed_launches(point: Point, layers: Sequence[Layer], rating: float | None) -> list[HostStep]:
     """The same with nothing stated, on a host with such a CPU."""
     request, rates = point.workload.request, point.workload.rates
     if request is not None and request.graph:  # launched as one
         return [NO_HOST]
-    own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True, rating=rating)
+    of, loop = host_step.operations_of(layers), point.setting.loop
+    own = host_step.assumed(of, loop, point.workload.precision, True, rating=rating)
     if rates is None:
         return [own.of_part(point.parts)]
     if rates.source == "measured":
         return [own]
     decoding = request is not None and isinstance(request.input, TorchvisionInput)
-    others = host_step.assumed(layers, point.setting.loop, point.workload.precision, decoding=decoding, rating=rating)
+    others = host_step.assumed(of, loop, point.workload.precision, decoding=decoding, rating=rating)
     return [replace(others, loop_s=0.0), own, *([others] if point.parts > 1 else [])]
 
 

@@ -29,9 +29,9 @@ RATE_ERROR = 0.02  # unless the user states another: assumed
 # Of a batch whose rate is not known, for each root of an octave to the nearest that is, beside what the host's part may
 # be: between others; between others where the loop waits; outside of them, or where images are decoded on the host,
 # whose loader may be the limit of some batches and not of others. Chosen by the score of the intervals of 397 batches
-# between two others and 152 at an eighth of one (`scaling_check`), of which they hold 90 and 91 %; chosen without its
-# own machine, 89 and 89 %.
-BETWEEN, WAITED, OUTSIDE = 0.04, 0.08, 0.13
+# between two others and 152 at an eighth of one (`scaling_check`), of which they hold 90 and 93 %; chosen without its
+# own machine, 89 and 92 %.
+BETWEEN, WAITED, OUTSIDE = 0.045, 0.08, 0.13
 # Outside of them, of the GPU's part that is there at any batch: an RTX PRO 6000 has none, a B200 1.5 times what is
 # assumed of any GPU.
 FIXED = (0.0, 1.5)

@@ -5,15 +5,26 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import resnetx
-from resnetx import workloads
+from resnetx import choices, workloads
 from resnetx.api.known_rates import KnownRates
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.compute import of_point
-from resnetx.prediction.host_step import AUTOCAST, OWN_ON, RATED, OWN_LOOP_s, OWN_PASS_s, assumed, rated
+from resnetx.prediction.host_step import (
+    AUTOCAST,
+    OWN_ON,
+    RATED,
+    OWN_LOOP_s,
+    OWN_OPERATION_s,
+    assumed,
+    operations_of,
+    rated,
+)
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.record import RunFolder, RunSummaryReader
@@ -22,7 +33,7 @@ RESULTS = Path(__file__).parents[2]
 WORDS = {"model": "torchvision", "model.name": "resnet50", "input": "synthetic", "gpus": 1, "precision": "bf16"}
 REQUEST, H100 = request_from(compose(WORDS)), load("dgx-h100")
 TABLE = workloads.table(REQUEST.model, REQUEST.image_size)
-RATING = rated(H100)
+OPERATIONS, RATING = operations_of(TABLE), rated(H100)
 CASTING = AUTOCAST * RATED / RATING  # times as long as the constants of its own loop say, on this host
 
 
@@ -74,13 +85,42 @@ def test_ten_steps_of_one_h100_beside_what_was_predicted_before():
 )
 def test_whose_loop_launches_a_step(rates, how, loop):
     launches_s = {
-        "own": CASTING * (OWN_LOOP_s + OWN_PASS_s * 2 * len(TABLE)),
-        "others'": assumed(len(TABLE), None, "bf16", rating=RATING).time_s,
-        "mxnet's": assumed(len(TABLE), "mxnet", "bf16", rating=RATING).time_s,
+        "own": CASTING * (OWN_LOOP_s + OWN_OPERATION_s * OPERATIONS),
+        "others'": assumed(OPERATIONS, None, "bf16", rating=RATING).time_s,
+        "mxnet's": assumed(OPERATIONS, "mxnet", "bf16", rating=RATING).time_s,
         "none": 0.0,
     }
     times = step(256, rates, **how).step
     assert times.queue_s + times.host_s == pytest.approx(launches_s[loop])
+
+
+class Launches(TorchDispatchMode):
+    """How many operations that compute something are dispatched."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        moves = operation.is_view or operation.overloadpacket._qualified_op_name in WITHOUT_KERNEL
+        self.count += not moves
+        return operation(*args, **(kwargs or {}))
+
+
+WITHOUT_KERNEL = {
+    f"aten::{name}" for name in ("_unsafe_view", "detach", "empty", "empty_like", "empty_strided", "lift_fresh")
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "convnext_tiny", "vit_b_16", "swin_b"])
+def test_a_step_launches_as_many_operations_as_pytorch_dispatches(name):
+    """An attention has 27 in both passes, a shifted window's 48; a convolution two."""
+    model = choices.Torchvision(name=name, classes=1000)
+    network = workloads.build(model, 224).train()
+    with Launches() as counted:
+        torch.nn.functional.cross_entropy(
+            network(torch.randn(1, 3, 224, 224).expand(2, -1, -1, -1)), torch.tensor([0, 1])
+        ).backward()
+    assert operations_of(workloads.table(model, 224)) == pytest.approx(counted.count, rel=0.1)
 
 
 def test_a_rate_at_a_batch_that_the_host_limits_says_little_of_the_gpu():
@@ -110,9 +150,9 @@ def test_a_stated_rate_may_be_of_resnetx_or_of_a_program_of_others(run):
 
 def test_what_a_loop_does_once_a_step_it_does_once_for_all_parts_of_a_batch():
     one, four = step(32).step, step(128, accumulate=4).step
-    passes_s = CASTING * OWN_PASS_s * 2 * len(TABLE)
-    assert one.queue_s == pytest.approx(CASTING * OWN_LOOP_s + passes_s)
-    assert four.queue_s == pytest.approx(CASTING * OWN_LOOP_s + 4 * passes_s)
+    launches_s = CASTING * OWN_OPERATION_s * OPERATIONS
+    assert one.queue_s == pytest.approx(CASTING * OWN_LOOP_s + launches_s)
+    assert four.queue_s == pytest.approx(CASTING * OWN_LOOP_s + 4 * launches_s)
 
 
 def test_a_known_step_in_parts_does_once_what_its_loop_does_once():

@@ -16,7 +16,17 @@ from resnetx.literature.scaling_check import judged, judged_between, strong_case
 from resnetx.literature.training_rates import steps_series, training
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
-from resnetx.prediction.host_step import CHOSEN_ON, NO_HOST, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed, rated
+from resnetx.prediction.host_step import (
+    CHOSEN_ON,
+    NO_HOST,
+    SPREAD,
+    GPU_OPERATION_s,
+    HostStep,
+    LaunchedStep,
+    assumed,
+    operations_of,
+    rated,
+)
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
 
@@ -113,7 +123,7 @@ def test_nine_of_ten_steps_that_hosts_limit_lie_in_the_interval_of_what_a_host_t
         level += [HOSTS_OWN[key]] if (key := (of.source, of.network, of.precision)) in HOSTS_OWN else []
         level += [of.samples_per_s[1] ** -1] if 1 in of.samples_per_s else []
         if level and of.framework is None:
-            host = assumed(of.layers, None, of.precision, decoding=of.input == "loader", rating=of.rating)
+            host = assumed(of.operations, None, of.precision, decoding=of.input == "loader", rating=of.rating)
             inside.append(host.stretched(-1).time_s <= min(level) <= host.stretched(1).time_s)
     assert len(inside) == 27
     assert fmean(inside) >= 0.9
@@ -124,9 +134,9 @@ def test_a_host_takes_as_much_longer_as_the_thread_of_its_cpu_is_rated_lower():
     takes = {of: rated(load(of)) for of in ("dgx1-p100", "gx8", "pcie-gen5", "gb200-nvl72")}
     assert takes == {"dgx1-p100": 2141, "gx8": 1941, "pcie-gen5": 4702, "gb200-nvl72": None}
     for own in (False, True):
-        fast, slow = (assumed(158, None, "fp32", own, rating=rating) for rating in (2400.0, 1200.0))
+        fast, slow = (assumed(408, None, "fp32", own, rating=rating) for rating in (2400.0, 1200.0))
         assert slow.time_s == pytest.approx(2 * fast.time_s)
-        assert assumed(158, None, "fp32", own) == assumed(158, None, "fp32", own, rating=rated(load("gb200-nvl72")))
+        assert assumed(408, None, "fp32", own) == assumed(408, None, "fp32", own, rating=rated(load("gb200-nvl72")))
 
 
 def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
@@ -140,10 +150,10 @@ def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
 def test_between_a_step_of_the_host_and_one_of_the_gpu_lies_the_curve_of_both_parts():
     """ResNet-50 in half precision on an H100 (milabench): 37.9 ms at 128 images, where a line says 57 ms."""
     rates = StatedRates(((1, 30.61), (792, 4291.7)), "stated", "rate=")
-    known = rates.step(128, assumed(158, None, "fp16"), 316 * GPU_PASS_s)
+    known = rates.step(128, assumed(408, None, "fp16"), 408 * GPU_OPERATION_s)
     assert known.time_s == pytest.approx(128 / 3377.6, rel=0.15)
     assert known.time_s * (1 + known.slower) > 1 / 30.61 + 127 / 791 * (792 / 4291.7 - 1 / 30.61)
-    assert rates.step(1, assumed(158, None, "fp16"), 0.006).time_s == 1 / 30.61
+    assert rates.step(1, assumed(408, None, "fp16"), 0.006).time_s == 1 / 30.61
 
 
 def test_between_two_known_steps_the_part_of_the_gpu_grows_with_the_images():
@@ -168,19 +178,19 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
     prepared = [row for row in judged() if row.pair.of.input == "prepared" and row.pair.of.seen]
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
-    assert (len(own), errors(own)) == (11, pytest.approx((0.109, 0.294), abs=0.001))
-    assert (len(others), errors(others)) == (43, pytest.approx((0.120, 0.600), abs=0.001))
+    assert (len(own), errors(own)) == (11, pytest.approx((0.078, 0.294), abs=0.001))
+    assert (len(others), errors(others)) == (43, pytest.approx((0.131, 0.600), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
-    assert (len(small), fmean(small)) == (36, pytest.approx(0.111, abs=0.001))
+    assert (len(small), fmean(small)) == (36, pytest.approx(0.121, abs=0.001))
 
 
 def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
-    """T5 in Hugging Face's trainer takes its host two to three times what is assumed: no interval has it."""
+    """T5 in Hugging Face's trainer among them, which was 85 % off while passes of layers were counted."""
     unseen = [row for row in judged() if not row.pair.of.seen]
     trainer = [row for row in unseen if row.pair.of.network == "t5-base"]
     others = [row for row in unseen if row.pair.of.network != "t5-base"]
-    assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.854, abs=0.001))
-    assert (len(others), errors(others)) == (56, pytest.approx((0.124, 0.189), abs=0.001))
+    assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.143, abs=0.001))
+    assert (len(others), errors(others)) == (56, pytest.approx((0.130, 0.189), abs=0.001))
 
 
 def test_the_gpus_fixed_part_is_not_certain_outside_the_known_batches():
@@ -216,8 +226,8 @@ def errors(rows):
 @pytest.mark.parametrize(
     ("read", "triples", "off", "inside", "on_curve", "off_line"),
     [
-        ("prepared", 987, 0.0285, 0.941, (223, 0.040), 0.087),
-        ("loader", 998, 0.048, 0.905, (490, 0.064), 0.122),
+        ("prepared", 987, 0.0238, 0.944, (251, 0.0258), 0.087),
+        ("loader", 998, 0.048, 0.904, (505, 0.0619), 0.119),
     ],
 )
 def test_the_middle_one_of_three_published_batches_from_the_other_two(read, triples, off, inside, on_curve, off_line):
@@ -225,10 +235,10 @@ def test_the_middle_one_of_three_published_batches_from_the_other_two(read, trip
     found, by_curve = [], []
     for of in steps_series():
         decoding, rates = of.input == "loader", of.samples_per_s
-        host = assumed(of.layers, of.framework, of.precision or "fp32", decoding=decoding, rating=of.rating)
+        host = assumed(of.operations, of.framework, of.precision or "fp32", decoding=decoding, rating=of.rating)
         for low, middle, high in combinations(sorted(rates), 3) if of.input == read and of.seen else ():
             given = StatedRates(((low, rates[low]), (high, rates[high])), "stated", "a source", error=0.0)
-            known = given.step(middle, host, 2 * of.layers * GPU_PASS_s, decoded=read == "loader")
+            known = given.step(middle, host, of.operations * GPU_OPERATION_s, decoded=read == "loader")
             measured_s, low_s, high_s = (batch / rates[batch] for batch in (middle, low, high))
             line_s = low_s + (high_s - low_s) * (middle - low) / (high - low)
             error = abs(math.log(known.time_s / measured_s))
@@ -281,8 +291,8 @@ def is_within(entry, others, batch, rate):
     table = tuple(entry.table(entry.image_size))
     modelled = compute.of_roofline(table, entry.image_size, batch, entry.precision, entry.part, entry.clock_Hz)
     loops = [name for name in ("mxnet", "tensorflow") if name in entry.source.lower()]
-    host = assumed(len(table), loops[0] if loops else None, entry.precision)
-    fixed_s = 2 * len(table) * GPU_PASS_s + modelled.step.update_s
+    host = assumed(operations_of(table), loops[0] if loops else None, entry.precision)
+    fixed_s = operations_of(table) * GPU_OPERATION_s + modelled.step.update_s
     known = StatedRates(others, "stated", "a source", error=0.0).step(batch, host, fixed_s)
     return 1 - known.faster <= batch / rate / known.time_s <= 1 + known.slower
 
@@ -291,9 +301,9 @@ def test_mxnets_small_batches_are_as_its_published_rates_of_one_gpu_and_surer_th
     """Its own figures: 32 pairs of three GPUs; those of the M60 were predicted before they were entered."""
     own = [row for row in judged() if row.pair.of.framework == "mxnet"]
     off, proportional = errors(own)
-    assert (len(own), off, proportional) == (32, pytest.approx(0.134, abs=0.001), pytest.approx(0.672, abs=0.001))
+    assert (len(own), off, proportional) == (32, pytest.approx(0.153, abs=0.001), pytest.approx(0.672, abs=0.001))
     inside = [1 - row.step.faster <= math.exp(-row.log_error) <= 1 + row.step.slower for row in own]
     assert sum(inside) == 29
-    mxnet, tensorflow = (assumed(158, of, "fp32", rating=1613.0) for of in ("mxnet", "tensorflow"))
+    mxnet, tensorflow = (assumed(408, of, "fp32", rating=1613.0) for of in ("mxnet", "tensorflow"))
     assert mxnet.stretched(-1).time_s > 2 * tensorflow.stretched(-1).time_s
     assert mxnet.stretched(1).time_s > tensorflow.stretched(1).time_s
