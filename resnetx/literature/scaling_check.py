@@ -439,7 +439,9 @@ class StrongCase:
         """The rival: as many times the rate of one GPU, samples/s."""
         return self.gpus * self.of.samples_per_s[self.gpus * self.batch]
 
-    def predicted(self) -> Iteration:
+    @cached_property
+    def point(self) -> Point:
+        """What is predicted."""
         whole = self.gpus * self.batch
         feed = (TorchvisionInput if self.of.input == "loader" else SyntheticInput).__struct_config__.tag
         words = {"model": "alexnet", "batch_size": whole, "input": feed, "precision": self.of.precision}
@@ -447,8 +449,16 @@ class StrongCase:
         table = self.of.table or self.of.counted.table
         workload = replace(Workload.of(request_from(compose(words)), table, "torch"), rates=rates)
         system = self.of.on(self.gpus)
-        setting = TrainingSetup(framework=self.of.framework)
-        return simulated(Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting))
+        setting = TrainingSetup(framework=self.of.framework, samples=self.of.samples)
+        return Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting)
+
+    def ends(self) -> tuple[Iteration, Iteration] | None:
+        """Its fast and its slow end, where it is open."""
+        undecided = left_open(self.point)
+        return None if undecided is None else simulated_ends(undecided)
+
+    def predicted(self) -> Iteration:
+        return simulated(self.point)
 
 
 def strong_cases() -> Iterator[StrongCase]:

@@ -435,26 +435,27 @@ def _strong() -> Iterator[TrainingRow]:
     """One global batch on several GPUs."""
     cases = list(scaling_check.strong_cases())
     for case in cases:
-        iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
-        predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
+        ends, of, samples = case.ends(), case.of, case.gpus * case.batch
+        fast, slow = ends or (case.predicted(),) * 2
+        predicted = None if ends else samples / fast.time_s
         yield TrainingRow(
             question=ONE_BATCH,
             group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
             + _PARALLEL * (of.seen and of.source != _NOT_CHOSEN_ON),
             source=of.text,
-            system=iteration.point.deployment.described.name,
-            library=iteration.point.deployment.library,
+            system=case.point.deployment.described.name,
+            library=case.point.deployment.library,
             what=f"{of.network}, batch {samples}, {of.precision}",
             gpus=case.gpus,
             unit="samples/s",
             given="; ".join(f"{rate:g} samples/s on one GPU at batch {batch}" for batch, rate in case.known.items()),
             measured=case.measured,
             predicted=predicted,
-            error=predicted / case.measured - 1,
+            error=None if predicted is None else predicted / case.measured - 1,
             seen=of.seen,
             publisher=of.source,
-            low=samples / longest_s,
-            high=samples / shortest_s,
+            low=samples / slow.interval_s[1],
+            high=samples / fast.interval_s[0],
             linear=case.linear,
             five_constants=of_one_batch(case, cases),
         )
