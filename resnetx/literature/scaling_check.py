@@ -451,17 +451,9 @@ class StrongCase:
     def one_process(self) -> bool:
         return self.of.launch_mode == "one-process"
 
-    def predicted(self) -> Iteration:
-        return simulated(self.point)
-
-    @property
-    def ends(self) -> tuple[Iteration, Iteration] | None:
-        """Its fast and its slow end, where it is open."""
-        undecided = left_open(self.point)
-        return None if undecided is None else simulated_ends(undecided)
-
-    @property
+    @cached_property
     def point(self) -> Point:
+        """What is predicted."""
         whole = self.gpus * self.batch
         feed = (TorchvisionInput if self.of.input == "loader" else SyntheticInput).__struct_config__.tag
         words = {"model": "alexnet", "batch_size": whole, "input": feed, "precision": self.of.precision}
@@ -469,8 +461,16 @@ class StrongCase:
         table = self.of.table or self.of.counted.table
         workload = replace(Workload.of(request_from(compose(words)), table, "torch"), rates=rates)
         system = self.of.on(self.gpus)
-        setting = TrainingSetup(framework=self.of.framework, one_process=self.one_process)
+        setting = TrainingSetup(framework=self.of.framework, samples=self.of.samples, one_process=self.one_process)
         return Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting)
+
+    def ends(self) -> tuple[Iteration, Iteration] | None:
+        """Its fast and its slow end, where it is open."""
+        undecided = left_open(self.point)
+        return None if undecided is None else simulated_ends(undecided)
+
+    def predicted(self) -> Iteration:
+        return simulated(self.point)
 
 
 def strong_cases(launch_mode: str = "process-per-gpu") -> Iterator[StrongCase]:

@@ -436,47 +436,34 @@ def _rescaled() -> Iterator[TrainingRow]:
 def _strong() -> Iterator[TrainingRow]:
     """One global batch on several GPUs."""
     cases = list(scaling_check.strong_cases())
-    for case in cases:
-        of, iteration = case.of, case.predicted()
+    for case in (*cases, *scaling_check.strong_cases("one-process")):
+        ends, of, samples = case.ends(), case.of, case.gpus * case.batch
+        fast, slow = ends or (case.predicted(),) * 2
+        predicted = None if ends else samples / fast.time_s
         group = f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
         group += _PARALLEL * (of.seen and of.source != _NOT_CHOSEN_ON)
-        yield _of_one_batch(case, ONE_BATCH, group, (iteration, iteration), iteration, of_one_batch(case, cases))
-    for case in scaling_check.strong_cases("one-process"):
-        assert case.ends is not None, "nobody knows what one process takes"
-        yield _of_one_batch(case, ONE_PROCESS, f"{STRONG}: {_ONE_PROCESS[:-2]}", case.ends)
-
-
-def _of_one_batch(
-    case: StrongCase,
-    question: str,
-    group: str,
-    ends: tuple[Iteration, Iteration],
-    iteration: Iteration | None = None,
-    five_constants: float | None = None,
-) -> TrainingRow:
-    """A row of `iteration`; of none, its two ends alone are known."""
-    of, samples, (fast, slow) = case.of, case.gpus * case.batch, ends
-    predicted = None if iteration is None else samples / iteration.time_s
-    return TrainingRow(
-        question=question,
-        group=group,
-        source=of.text,
-        system=case.point.deployment.described.name,
-        library=case.point.deployment.library,
-        what=f"{of.network}, batch {samples}, {of.precision}",
-        gpus=case.gpus,
-        unit="samples/s",
-        given="; ".join(f"{rate:g} samples/s on one GPU at batch {batch}" for batch, rate in case.known.items()),
-        measured=case.measured,
-        predicted=predicted,
-        error=None if predicted is None else predicted / case.measured - 1,
-        seen=of.seen,
-        publisher=of.source,
-        low=samples / slow.interval_s[1],
-        high=samples / fast.interval_s[0],
-        linear=case.linear,
-        five_constants=five_constants,
-    )
+        if case.one_process:
+            group = f"{STRONG}: {_ONE_PROCESS[:-2]}"
+        yield TrainingRow(
+            question=ONE_PROCESS if case.one_process else ONE_BATCH,
+            group=group,
+            source=of.text,
+            system=case.point.deployment.described.name,
+            library=case.point.deployment.library,
+            what=f"{of.network}, batch {samples}, {of.precision}",
+            gpus=case.gpus,
+            unit="samples/s",
+            given="; ".join(f"{rate:g} samples/s on one GPU at batch {batch}" for batch, rate in case.known.items()),
+            measured=case.measured,
+            predicted=predicted,
+            error=None if predicted is None else predicted / case.measured - 1,
+            seen=of.seen,
+            publisher=of.source,
+            low=samples / slow.interval_s[1],
+            high=samples / fast.interval_s[0],
+            linear=case.linear,
+            five_constants=None if case.one_process else of_one_batch(case, cases),
+        )
 
 
 def _one_gpu() -> Iterator[TrainingRow]:

@@ -371,6 +371,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     precision: Precision | None  # null: the source does not say
     loop: Literal["eager", "tuned", "mxnet"]  # PyTorch's, operation by operation; a graph of TensorFlow
     input: Literal["prepared", "loader"]  # loader: images are decoded, which may be the limit
+    samples: Literal["alike", "by-host"] = "alike"  # by-host: its embeddings pass through the host
     samples_per_s: dict[int, float]
     system: str | None = None  # whose several GPUs have rates, too
     cluster: RatedCluster | None = None

@@ -214,7 +214,7 @@ def test_of_what_scaling_costs_the_rate_that_tells_it_is_named(rates, capsys):
 
 
 def test_of_a_point_that_is_known_its_rate_is_doubted_and_no_other_rates_are_named(rates, capsys):
-    words = ["systems=dgx1-v100", "model=resnet50", "batch_size=256", "rate=32:300,256:350", rates("{8: 2200}")]
+    words = ["systems=dgx1-v100", "model=resnet50", "batch_size=256", "rate=32:300,64:325,256:350", rates("{8: 2200}")]
     assert main(["predict", *words, "gpus=1,8"]) == 0
     assert (
         "\nsure: 9 of 10 measurements should lie inside; most doubt: the known rate (2%).\nmore"

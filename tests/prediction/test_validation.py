@@ -350,7 +350,7 @@ def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
     ]
     judged = [row for row in rows if row.group.startswith(SHARED)]
     assert len(judged) == len(given)
-    assert all(row.held and abs(row.log_error) < 0.2 for row in judged)
+    assert all(row.held and abs(row.log_error or 0.0) < 0.2 for row in judged)  # no error of those that are open
     seen = [row for row in judged if "aicr" not in row.publisher]
     assert len(seen) == 7 and all(abs(row.log_error) < 0.09 for row in seen)
 
