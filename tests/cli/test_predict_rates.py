@@ -481,7 +481,7 @@ def test_transformers_are_compared_with_transformers():
     made, _ = sure_of(**{**point, **nodes})
     (scaling,) = [line.what for line in made.inputs if line.what.startswith("scaling by ")]
     assert [domain.points for domain in made.domains if domain.what.endswith(scaling.removeprefix("scaling by "))] == [
-        8
+        27
     ]
 
 
