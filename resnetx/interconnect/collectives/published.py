@@ -35,7 +35,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int
     network: str
     nics: int
-    one_gpu_each: bool = False  # the first GPU of as many nodes took part, instead of the first GPUs
+    gpus_each: int | None = None  # the first ones of as many nodes took part; null: all of each node
 
 
 class PublishedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,8 +106,9 @@ def load_published(name: str, cluster: Cluster | None) -> System:
 
 def measured_devices(system: System, cluster: Cluster | None, gpus: int) -> tuple[int, ...]:
     """The GPUs that took part."""
-    step = len(system.gpus) // system.nodes if cluster and cluster.one_gpu_each else 1
-    return tuple(range(0, gpus * step, step))
+    node_gpus = len(system.gpus) // system.nodes
+    each = (cluster and cluster.gpus_each) or node_gpus
+    return tuple(rank // each * node_gpus + rank % each for rank in range(gpus))
 
 
 @dataclass(frozen=True)
