@@ -4,7 +4,7 @@ A source, here, is what one publication says of one system.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -202,7 +202,11 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
     node_gpus = len(plan.system.gpus) // plan.system.nodes
     if len(plan.devices) > node_gpus or plan.devices != tuple(range(len(plan.devices))):
         return None
-    published = _on_one_node(plan.system.node_name, plan.library, plan.collective, len(plan.devices))
+    return ladder_of(plan, _on_one_node(plan.system.node_name, plan.library, plan.collective, len(plan.devices)))
+
+
+def ladder_of(plan: CollectivePlan, published: Sequence[PublishedTime]) -> Calibration | None:
+    """The ladder that these times of such plans make; None: they are too few."""
     least_s = {
         time.entry.source: min(other.time_s for other in published if other.entry is time.entry) for time in published
     }
