@@ -50,8 +50,15 @@ from resnetx.interconnect.collectives.collective_errors import (
     sends_of,
     system_name,
 )
-from resnetx.interconnect.collectives.plan import nccl_algorithms, nccl_sends
-from resnetx.interconnect.collectives.published import PlanKey, PublishedTime, load_published, measured_devices, times
+from resnetx.interconnect.collectives.plan import nccl_algorithms, nccl_sends, plan
+from resnetx.interconnect.collectives.published import (
+    PlanKey,
+    PublishedTime,
+    ladder_of,
+    load_published,
+    measured_devices,
+    times,
+)
 from resnetx.interconnect.collectives.sends import NcclSends
 from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.literature import rivals
@@ -113,6 +120,7 @@ def main() -> None:
     everything = fit(points)
     written = {"fitted": msgspec.to_builtins(everything)}
     FIT_FILE.write_text(_comment("fit") + yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
+    fitted.cache_clear()
     table = _error_table(points, everything)
     text = yaml.safe_dump(msgspec.to_builtins(table), sort_keys=False, default_flow_style=None, width=200)
     ERRORS_FILE.write_text(_comment("errors") + text, encoding="utf-8")
@@ -268,6 +276,7 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
         widened=ways[0].widened,
         widened_in_kind=in_kind,
         launch_q90=_launch_q90(rings),
+        another_machine=_another_machine(points),
         bands=[_band_errors(inside, ways), *bands, between],
         kinds=kinds,
         by_one_size=_one_size_errors(points, fits),
@@ -299,6 +308,27 @@ def _launch_q90(residuals: Sequence[CollectiveResidual]) -> float:
     launched = [replace(each, kind="one process") for each in residuals if each.launched and each.band == 0]
     widened = _widened_in_kind(launched)
     return rounded(widened * cell(("kind", "one process", None, None, 0), launched).q90)
+
+
+def _another_machine(points: Sequence[PublishedTime]) -> list[tuple[float, float]]:
+    """Errors of a machine by band, its plan calibrated by what others published of its system; each counting alike."""
+    ladders: dict[PlanKey, list[PublishedTime]] = {}
+    for point in points:
+        if point.entry.cluster is None:
+            key = (*point.plan_key[:3], None, *point.plan_key[4:])  # whoever started the GPUs
+            ladders.setdefault(key, []).append(point)
+    errors: list[list[tuple[float, str]]] = [[] for _ in range(len(BANDS_BYTES) + 1)]
+    for (system, _, library, _, collective, gpus), times_of in ladders.items():
+        for mode, publication in dict.fromkeys((each.entry.told_mode, each.entry.publication) for each in times_of):
+            plain = plan(load_published(system, None), collective, range(gpus), library).launched_by(mode)
+            others = ladder_of(plain, [each for each in times_of if each.entry.publication != publication])
+            for point in times_of if others else ():
+                own = (point.entry.told_mode, point.entry.publication) == (mode, publication)
+                if own and others and others.covers(point.size_bytes):
+                    off = abs(log(replace(plain, calibration=others).time_s(point.size_bytes) / point.time_s))
+                    errors[bisect_right(BANDS_BYTES, point.size_bytes)].append((off, f"{publication} {system}"))
+    found = (alike([off for off, _ in of_band], [machine for _, machine in of_band]) for of_band in errors)
+    return [(rounded(mean), rounded(q90)) for mean, q90 in found]
 
 
 class _Way:

@@ -82,7 +82,7 @@ class _Place:
         """That the GPUs which took part are in; of one GPU a node, as many as GPUs."""
         if self.cluster is None:
             return 1
-        return self.gpus if self.cluster.one_gpu_each else self.cluster.nodes
+        return self.gpus // self.cluster.gpus_each if self.cluster.gpus_each else self.cluster.nodes
 
     @property
     def unit(self) -> str:

@@ -43,17 +43,17 @@ def test_figures_of_one_size_do_not_speak_for_others():
 
 
 def test_systems_of_a_kind_count_alike():
-    """Of several nodes with InfiniBand, 35 figures are one cluster's: what 90 % are within is not its own alone."""
+    """Of several nodes of NVIDIA's, 18 clusters were measured: what 90 % are within is no one's own."""
     found = error_of(plan(load("hgx-b200", 2, "ndr400", 8)), 2**30)
-    assert found.known and not found.own and found.q90 > 0.5
+    assert found.known and not found.own and found.q90 > 0.4
 
 
 def test_a_rack_is_no_kind_of_host_and_its_middle_sizes_are_one_ladder():
-    """NVL72: a whole rack and 16 GPUs of one up to 32 % slower than is said without them, one and two trays as said."""
-    (rack,) = [each for each in table().kinds if each.kind.endswith("of a rack")]
-    assert (rack.points, rack.within) == (22, 18) and rack.left_out > 0.25
+    """NVL72: all-reduces of 16 GPUs and more up to 38 % slower than is said without them, two trays as said."""
+    (rack,) = [each for each in table().kinds if each.kind.endswith("of a rack") and not each.sends]
+    assert (rack.points, rack.within) == (34, 30) and rack.left_out > 0.15
     large, middle = (error_of(plan(load("gb200-nvl72")), size) for size in (2**33, 2**24))
-    assert large.own and large.q90 > 0.4
+    assert large.own and large.q90 > 0.35
     assert not middle.known and middle.q90 > large.q90
     assert "one ladder of rings or trees is published for NVLink 5 through switches of a rack; counted" in middle.text
     kind = CollectiveResidual("", "NVLink 5 through switches of a rack", "", "allreduce", 2**33, "", 0.0)
@@ -109,9 +109,9 @@ def test_how_gpus_that_are_no_peers_share_the_host_is_not_known(system, transpor
 
 
 def test_clusters_of_one_kind_of_node_are_not_one_machine():
-    """Two clusters of the same A100s are 6 % faster and 76 % slower than predicted above 64 MiB."""
+    """Two clusters of the same A100s are 6 % faster and 76 % slower than predicted above 64 MiB; 18 clusters speak."""
     found = error_of(plan(load("dgx-a100-40gb", nodes=2, network="hdr200", nics=8)), 2**30)
-    assert found.scope == "kind" and found.q90 > 0.76
+    assert found.scope == "kind" and found.q90 > 0.4
     several = {cell.of for cell in table().cells if cell.scope == "system" and (cell.of or "").startswith("several")}
     assert several == {"several summitdev"}  # its file says how it is wired
 
@@ -209,7 +209,8 @@ def test_an_unknown_machine_is_inside_what_is_stated_nine_times_of_ten_and_rival
     everything, *bands, between = table().bands
     assert between.place == "several hosts" and 0.85 <= between.model.within_by_kind <= 0.95
     assert between.model.within >= 0.9 * between.points
-    assert between.model.mean <= 0.23 and between.model.mean < 0.6 * between.power_law.mean
+    # 0.23 and 0.6 before twelve clusters more: two of them, on parts of their GPUs, take up to 7 times as long
+    assert between.model.mean <= 0.24 and between.model.mean < 0.7 * between.power_law.mean
     assert 0.85 <= everything.model.within_by_kind <= 0.95
     assert 0.85 <= everything.model.within / everything.points <= 0.95
     for band in (everything, *bands):

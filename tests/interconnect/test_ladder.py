@@ -29,6 +29,14 @@ def test_several_publications_are_judged_by_each_other():
     assert alone is not None and alone.held_out_error < found.held_out_error
 
 
+def test_one_publication_is_no_surer_than_another_machine_of_its_system_would_be():
+    for system in ("dgx-h100", "mi300x"):
+        made = with_published(plan(load(system), devices=range(8)).launched_by("process-per-gpu"))
+        found = error_of(made, 2**30)
+        assert made.calibration is not None and made.calibration.held_out_q90 < 0.1
+        assert found.q90 >= 0.1 and found.mean >= 0.03
+
+
 def test_below_the_smallest_size_the_model_and_its_error_stand():
     made = plan(load("dgx1-v100"), library="nccl2.4")  # published from 1 MiB on
     calibrated = with_published(made)

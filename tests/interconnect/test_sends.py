@@ -21,8 +21,7 @@ SENDS = ["alltoall", "sendrecv", "gather", "scatter"]
 
 def cost(made, size_bytes):
     """What bytes take, without fixed times."""
-    (algorithm,) = made.algorithms
-    return algorithm.moving_s(size_bytes)
+    return made.fastest(size_bytes).moving_s(size_bytes)
 
 
 # ---- a star: every GPU has one link into a switch
@@ -52,12 +51,21 @@ def test_the_root_is_the_limit(switched, name, limit):
 
 def test_a_message_posted_costs_time_of_the_host(switched):
     def fixed_us(name, gpus):
-        (algorithm,) = plan(switched(gpus), name).algorithms
-        return algorithm.fixed_s * 1e6
+        return plan(switched(gpus), name).fastest(LARGE).fixed_s * 1e6
 
     assert fixed_us("alltoall", 8) - fixed_us("alltoall", 4) == pytest.approx(2 * 4 * MESSAGE_s * 1e6)
     assert fixed_us("alltoall", 8) - fixed_us("gather", 8) == pytest.approx(7 * MESSAGE_s * 1e6)
     assert fixed_us("sendrecv", 8) == fixed_us("sendrecv", 4)
+
+
+def test_small_messages_go_by_flags_where_the_library_has_them():
+    """Up to 16 KiB each, from 2.17 on: of an all-to-all of 8 GPUs 128 KiB."""
+    newer, older = (plan(load("dgx-h100"), "alltoall", library=library) for library in ("nvls", "nccl2.4"))
+    labels = [made.fastest(size).label for made in (newer, older) for size in (2**17, 2**17 + 8)]
+    assert labels == ["sends (LL)", "sends (Simple)", "sends", "sends"]
+    assert (
+        newer.launched_by("process-per-gpu").cost(8).time_s < 0.6 * older.launched_by("process-per-gpu").cost(8).time_s
+    )
 
 
 # ---- shared links
@@ -147,8 +155,7 @@ def test_a_message_has_more_channels_only_if_it_is_large():
 def test_channels_are_shared_out_over_the_ranks(switched):
     rate_Bps = dict(CHANNEL_Bps)[9.0]
     for gpus, count in ((2, 16), (3, 8), (4, 8), (5, 4), (8, 4)):
-        (algorithm,) = plan(switched(gpus, lanes=1000), "sendrecv").algorithms
-        assert algorithm.moving_s(2**24) == pytest.approx(2**24 / (count * rate_Bps))
+        assert cost(plan(switched(gpus, lanes=1000), "sendrecv"), 2**24) == pytest.approx(2**24 / (count * rate_Bps))
 
 
 # ---- several nodes

@@ -148,6 +148,8 @@ POSTING_s = 1e-6
 LL_CHANNEL_BYTES = 4096
 # What LL carries at most, by the maker of the CPUs: of two nodes, and of more.
 LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
+# The same inside one node, by compute capability (tuning.cc of 2.30: at most half of the rate, and this).
+LL_INSIDE_Bps = ((10.0, 282e9), (9.0, 141e9), (8.0, 87.7e9), (0.0, 39e9))
 
 
 # On Blackwell NCCL's search tries no ring below 18 GB/s (search.cc of 2.28), and gives 16 to any two CPUs of AMD
@@ -562,15 +564,24 @@ class NcclAlgorithms:
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
         factor = self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
-        settles = simple and self._on_nvlink and self._gpu.compute_capability.value >= SETTLING_FROM
+        capability = self._gpu.compute_capability.value
+        settles = simple and self._on_nvlink and capability >= SETTLING_FROM
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = protocol.nvlink_s if self._on_nvlink else protocol.pcie_s
         share = protocol.share if self._on_nvlink or protocol.pcie_share is None else protocol.pcie_share
+        taken_share, handovers = self.fitted.share(protocol.name, kind, self._on_nvlink), protocol.handovers(kind)
+        if kind == "once" and self._on_nvlink and self.generation.in_switch_s is not None:
+            # As its source says; SuperBench's A100s ran an older one. In LL a step takes two on B200, too.
+            if protocol.name == "LL":
+                share = min(1 / 2, next(most for least, most in LL_INSIDE_Bps if capability >= least) / self.ring_Bps)
+            else:
+                handovers = 1
+            taken_share = share
         hop_s = expected_hop_s if self._rccl else self.fitted.hop(protocol.name, self._on_nvlink) or expected_hop_s
         return Algorithm(
             "ring",
-            self._start_s + protocol.base_s + protocol.handovers(kind) * steps * hop_s,
-            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind, self._on_nvlink)),
+            self._start_s + protocol.base_s + handovers * steps * hop_s,
+            factor * idle / (self.ring_Bps * taken_share),
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,

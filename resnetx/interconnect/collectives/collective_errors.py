@@ -234,6 +234,7 @@ class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     widened: dict[Place, float]  # what other kinds say
     widened_in_kind: dict[Place, float]  # what other machines of its kind say
     launch_q90: float  # what 90 % of times that launches by one process decide are within
+    another_machine: list[tuple[float, float]]  # of a system with a ladder, by band: mean, and what 90 % are within
     bands: list[BandErrors]
     kinds: list[KindErrors]
     by_one_size: list[OneSizeErrors]
@@ -269,9 +270,10 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     """
     calibration, band = plan.calibration, bisect_right(BANDS_BYTES, size_bytes)
     if calibration is not None and calibration.judged and calibration.covers(size_bytes):
+        mean, q90 = table().another_machine[band] if calibration.elsewhere else (0.0, 0.0)
         held_out = MeasuredError(
-            calibration.held_out_error,
-            calibration.held_out_q90,
+            max(mean, calibration.held_out_error),
+            max(q90, calibration.held_out_q90),
             calibration.points,
             calibration.source,
             held_out=True,

@@ -4,7 +4,7 @@ A source, here, is what one publication says of one system.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -35,7 +35,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int
     network: str
     nics: int
-    one_gpu_each: bool = False  # the first GPU of as many nodes took part, instead of the first GPUs
+    gpus_each: int | None = None  # the first ones of as many nodes took part; null: all of each node
 
 
 class PublishedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,8 +106,9 @@ def load_published(name: str, cluster: Cluster | None) -> System:
 
 def measured_devices(system: System, cluster: Cluster | None, gpus: int) -> tuple[int, ...]:
     """The GPUs that took part."""
-    step = len(system.gpus) // system.nodes if cluster and cluster.one_gpu_each else 1
-    return tuple(range(0, gpus * step, step))
+    node_gpus = len(system.gpus) // system.nodes
+    each = (cluster and cluster.gpus_each) or node_gpus
+    return tuple(rank // each * node_gpus + rank % each for rank in range(gpus))
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,11 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
     node_gpus = len(plan.system.gpus) // plan.system.nodes
     if len(plan.devices) > node_gpus or plan.devices != tuple(range(len(plan.devices))):
         return None
-    published = _on_one_node(plan.system.node_name, plan.library, plan.collective, len(plan.devices))
+    return ladder_of(plan, _on_one_node(plan.system.node_name, plan.library, plan.collective, len(plan.devices)))
+
+
+def ladder_of(plan: CollectivePlan, published: Sequence[PublishedTime]) -> Calibration | None:
+    """The ladder that these times of such plans make; None: they are too few."""
     least_s = {
         time.entry.source: min(other.time_s for other in published if other.entry is time.entry) for time in published
     }

@@ -13,14 +13,15 @@ that a receiver's card may serve GPUs of other nodes in turns is not in the mode
 card of another GPU (PXN, 2.12 and later).
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.algorithms import Algorithm, Channels, Fitted
+from resnetx.interconnect.collectives.algorithms import PROTOCOLS, Algorithm, Channels, Fitted
 from resnetx.interconnect.collectives.internode import Groups, nearest_cards
 from resnetx.interconnect.collectives.rings import Generation
 from resnetx.interconnect.systems import paths
@@ -86,6 +87,9 @@ def leaving(operation: Operation, groups: Groups) -> float:
 BOTH_WAYS_SHARE = 0.935
 # The same log: 32 bytes take 86 us where one process posts all 112 sends and receives, of which 15 us are a kernel's.
 MESSAGE_s = 0.64e-6  # of the host, for each send or receive that a rank posts
+# With 2.17 and later a process sends up to 16 KiB inside a node in LL (NCCL_P2P_LL_THRESHOLD): 128 bytes from each to
+# each of 8 B200 take 1.8 us longer than to the next one, with twelve messages more (Vultr 2026).
+LL_MESSAGE_BYTES, LL_MESSAGE_s = 2**14, 0.15e-6
 # enqueue.cc of NCCL 2.2x, calcP2pChannelCount and addP2pToPlan: channels are shared out evenly over the ranks.
 CHANNELS, PART_BYTES = 32, 2**24
 # Of one channel, by compute capability. Blackwell: 64 MiB to the next of 8 B200 at 84.9 GB/s over 4 (MIT ORCD 2026);
@@ -117,20 +121,17 @@ class NcclSends:
     transport: Transport
     fitted: Fitted
 
-    def all(self) -> tuple[Algorithm]:
-        """The one way that there is."""
+    def all(self) -> tuple[Algorithm, ...]:
+        """The one way that there is, in LL, too, where the library has it."""
         s_per_byte, limit = max(self._rates())
         others_s = (max(map(len, self.groups)) - 1) * self._posted_s  # if one process posts the messages of all
-        return (
-            Algorithm(
-                "sends",
-                self._fixed_s,
-                s_per_byte,
-                limit,
-                one_message=self._alone,
-                launch_s=self._fixed_s + others_s,
-            ),
-        )
+        launch_s = self._fixed_s + others_s
+        sent = Algorithm("sends", self._fixed_s, s_per_byte, limit, one_message=self._alone, launch_s=launch_s)
+        if not self.generation.relays or len(self.groups) > 1:
+            return (sent,)
+        most_bytes = int(LL_MESSAGE_BYTES / max(each.message.share for each in self._sent))
+        by_flags = replace(sent, fixed_s=self._by_flags_s, protocol="LL", taken_bytes=(0, most_bytes))
+        return by_flags, replace(sent, protocol="Simple", taken_bytes=(most_bytes + 1, sys.maxsize))
 
     @property
     def staged(self) -> bool:
@@ -227,6 +228,14 @@ class NcclSends:
             flow = next(each.flow for each in self._sent if each.kind == "the network")
             step_s = hop.network_s + sum(link.wire.latency_s.value for _, _, link in flow.steps)
         return self.system.gpu_part(self._devices[0]).copy_s.value + hop.base_s + step_s + self._posted_s
+
+    @property
+    def _by_flags_s(self) -> float:
+        """The same in LL, inside a node."""
+        ll, over_links = PROTOCOLS[0][1][0], {each.kind for each in self._sent} <= {"NVLink", "another GPU"}
+        step_s = ll.nvlink_s if over_links else ll.pcie_s
+        posted_s = self._posted_s * LL_MESSAGE_s / MESSAGE_s
+        return self.system.gpu_part(self._devices[0]).copy_s.value + ll.base_s + step_s + posted_s
 
     @property
     def _posted_s(self) -> float:
