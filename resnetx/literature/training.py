@@ -26,12 +26,11 @@ from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, by_peak, interval_score, of_one_batch
-from resnetx.literature.scaling_check import ScalingCase, StrongCase, cases, staged_cases, untold_cases
+from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON, LaunchedStep
-from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import ONE_NODE, group_text, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
