@@ -26,7 +26,7 @@ from resnetx.literature.training_rates import (
     steps_series,
 )
 from resnetx.prediction import compute, host_step, roofline
-from resnetx.prediction.host_step import GPU_OPERATION_s, LaunchedStep, PARALLEL_s, assumed
+from resnetx.prediction.host_step import LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
 from resnetx.prediction.scaling import (
@@ -373,7 +373,7 @@ class BatchPair:
             rating=self.of.rating,
         )
         rates = StatedRates(tuple(self.known.items()), "stated", self.of.source, error=0.0)
-        return rates.step(self.batch, host, self.of.operations * GPU_OPERATION_s, decoded=decoding)
+        return rates.step(self.batch, host, self.of.fixed_s, decoded=decoding)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ that are open between two ends count in neither.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -110,10 +111,11 @@ def _with_uneven(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingC
     return replace(costs, uneven=float(_UNEVEN[int(errors.sum(axis=0).argmin())]))
 
 
-def _with_server(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
-    """With the median efficiency of all rates, as the rival has it (`rivals.median_efficiencies`)."""
-    efficiencies = median_efficiencies(chosen).items()
-    return replace(costs, server=tuple((gpus, round(share, _DIGITS)) for gpus, share in efficiencies))
+def _with_server(costs: ScalingCosts, chosen: Sequence[ScalingCase]) -> ScalingCosts:
+    """With the median efficiency of all rates, as the rival has it, of numbers of GPUs that several are of."""
+    rates = Counter(case.gpus for case in chosen)
+    known = ((gpus, share) for gpus, share in median_efficiencies(chosen).items() if rates[gpus] > 1)
+    return replace(costs, server=tuple((gpus, round(share, _DIGITS)) for gpus, share in known))
 
 
 Farther = tuple[str, Floats]  # of a rate of several nodes: its cluster, and its error by each of `_BETWEEN`

@@ -511,7 +511,7 @@ def _side(of: OneGpuRates, batch: int) -> RatedSide:
     modelled = compute.by_roofline(model, of.table, of.image_size, batch, of.precision, of.part)
     words = (host_step.operations_of(of.table), of.framework, of.precision)
     host = host_step.assumed(*words, decoding=of.decoded, rating=of.rating)
-    return compute.side(modelled, of.table, of.part, of.precision, host)
+    return compute.side(modelled, of.table, of.part, of.precision, host, of.framework)
 
 
 FEWEST_PUBLISHERS = 3  # of two, each by itself says little of the other's programs

@@ -16,13 +16,13 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, gpu_named, load, parts_table
 from resnetx.loading import own_yaml
-from resnetx.prediction.host_step import MODULE, OPERATIONS, rated
-from resnetx.prediction.roofline import HALF
+from resnetx.prediction.host_step import MODULE, OPERATIONS, GPU_OPERATION_s, rated
+from resnetx.prediction.roofline import HALF, of_parameters_s
 from resnetx.prediction.scenario import StagedClass
 from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import tables
-from resnetx.workloads.counts import DATA, Layer
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
 # torchvision's names
 TrainedNetwork = Literal[
@@ -209,6 +209,7 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu: str | None = None  # the part that their host has, where they say so and no described system has it
     layout: Literal["nchw", "nhwc"] | None = None  # as in training.yaml: of images in memory; null: not said
     seen: bool = True  # of steps.yaml: the rates were known while the model was written
+    states: int = 1  # numbers that its optimizer keeps of each parameter, where it is not SGD with momentum
 
 
 class RatedCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -335,7 +336,7 @@ class CountedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layers: int
     counted: str  # on which implementation
     operations: int | None = None  # that PyTorch launches in both passes; null: as of so many modules of a ResNet
-    parameters: int | None = None  # null: nobody trained it on several GPUs here
+    parameters: int | None = None  # null: not counted
 
     @property
     def launched(self) -> float:
@@ -390,6 +391,15 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def operations(self) -> float:
         return self.counted.launched
+
+    @property
+    def fixed_s(self) -> float:
+        """What a step takes its GPU whatever the batch, as `predict` has it; parameters not counted take none."""
+        gpu, states = parts_table("gpus").get(self.gpu), _steps_file().sources[self.source].states
+        moved_bytes = BYTES_PER_PARAMETER * (self.counted.parameters or 0)
+        at_once = self.framework is not None
+        parameters_s = of_parameters_s(moved_bytes, gpu, states, at_once) if moved_bytes and gpu else 0.0
+        return self.operations * GPU_OPERATION_s + parameters_s
 
     @property
     def framework(self) -> str | None:

@@ -154,7 +154,9 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
     decoded = isinstance(workload.request.input, TorchvisionInput)
-    fixed_s = [_fixed_s(modelled.step)] * graph + [_fixed_s(modelled.step, layers)]  # of graphs one GPU has told
+    fixed_s = [_fixed_s(modelled, layers, gpu, point.setting.loop, states)]
+    if graph:  # of which one GPU has told
+        fixed_s.insert(0, 2 * len(modelled.step.names) * host_step.GRAPH_PASS_s + modelled.step.update_s)
     steps = [
         workload.rates.step(images, host, of_gpu_s, bounds_s, decoded).of_part(point.parts)
         for host in launches
@@ -175,13 +177,13 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
     )
     stated, ratings = _stated_launch(point), (other.rating, host_step.rated(point.deployment.system))
     launches = [_assumed_launches(point, workload.layers, rating) for rating in ratings]
-    decoded = isinstance(request.input, TorchvisionInput)
+    decoded, trained = isinstance(request.input, TorchvisionInput), (point.setting.loop, request.optimizer.states)
     steps = [
         rescaled_step(
             rates,
             table,
-            side(there, workload.layers, other.part, there_at, known),
-            replace(side(here, workload.layers, gpu, here_at, stated or own), stated=stated is not None),
+            side(there, workload.layers, other.part, there_at, known, *trained),
+            replace(side(here, workload.layers, gpu, here_at, stated or own, *trained), stated=stated is not None),
             decoded,
         )
         for known, own in zip(*launches, strict=True)
@@ -195,9 +197,18 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
     return replace(found, source="rescaled", origin="assumed", where=where, note=how + found.note)
 
 
-def side(modelled: Compute, layers: Sequence[Layer], gpu: GpuSpec, precision: str, host: HostStep) -> RatedSide:
+def side(
+    modelled: Compute,
+    layers: Sequence[Layer],
+    gpu: GpuSpec,
+    precision: str,
+    host: HostStep,
+    loop: str | None = None,
+    states: int = 1,
+) -> RatedSide:
     """One of the two GPUs of a rescaled rate; `modelled`: its part of the step by the roofline alone."""
-    return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, _fixed_s(modelled.step, layers), host)
+    fixed_s = _fixed_s(modelled, layers, gpu, loop, states)
+    return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, fixed_s, host)
 
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
@@ -206,11 +217,13 @@ def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> Laun
     return launched(images, modelled.step.compute_s, fixed_s, host, (modelled.best, modelled.error))
 
 
-def _fixed_s(step: Step, layers: Sequence[Layer] | None = None) -> float:
-    """What a step takes a GPU whatever its batch; None: as a graph."""
-    if layers is None:
-        return 2 * len(step.names) * host_step.GRAPH_PASS_s + step.update_s
-    return host_step.operations_of(layers) * host_step.GPU_OPERATION_s + step.update_s
+def _fixed_s(modelled: Compute, layers: Sequence[Layer], gpu: GpuSpec, loop: str | None, states: int) -> float:
+    """What a step takes a GPU whatever its batch: starting operations, and moving parameters.
+
+    Frameworks that launch graphs (`loop`) update them at once.
+    """
+    parameters_s = roofline.of_parameters_s(sum(modelled.step.gradient_bytes), gpu, states, at_once=loop is not None)
+    return host_step.operations_of(layers) * host_step.GPU_OPERATION_s + parameters_s
 
 
 def _launches(point: Point, layers: Sequence[Layer]) -> list[HostStep]:
