@@ -118,9 +118,11 @@ class KnownRates:
         of_one_batch = [("", self.stated), *((f"{each.name}:", each.stated) for each in self.named)]
         for name, rate in of_one_batch:
             if isinstance(rate, float) and len(batches) > 1:
+                beside = ", and leave 1: out of the file" if self.where.startswith("calibration=") else ""
                 raise ConfigError(
                     f"{self.where}: the rate at one per-GPU batch, and cases have "
                     f"{', '.join(map(str, sorted(batches)))}; say of which it is, as rate={name}{max(batches)}:{rate:g}"
+                    f"{beside}"
                 )
         labels = dict.fromkeys(map(_workload, requests))
         if not self.runs and len(labels) > 1:

@@ -232,6 +232,13 @@ def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, r
     assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
 
 
+def test_a_file_with_the_rate_of_one_gpu_says_how_to_give_its_batch(rates, capsys):
+    words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=64"]
+    assert main([*words, rates("{1: 130, 2: 250}")]) == 2
+    assert "say of which it is, as rate=64:130, and leave 1: out of the file" in capsys.readouterr().err
+    assert main([*words, "rate=64:130", rates("{2: 250}")]) == 0
+
+
 def test_nobody_is_asked_for_the_rate_of_what_is_not(rates, capsys):
     words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=64", "gpus=2", rates("{1: 130, 2: 250}")]
     assert main([*words, "what_if.latency=0.5"]) == 0
