@@ -567,13 +567,14 @@ def _one_process(point: Point) -> Undecided | None:
     counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
     measuring = f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=; of"
     closing = _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file))))
+    in_turn = f"that of one after the other, in {launching_s * 1e3:,.0f} ms more, " * (launching_s >= 0.5e-3)
     if workload.request is None:  # of an import no rates are taken
         measuring, closing = "Of", _asked_again(point, launch_mode="process-per-gpu")
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
-        "One process drives all GPUs of a node: it starts their work at once (the fast end), or that of one after the "
-        f"other, in {launching_s * 1e3:,.0f} ms more, with all messages behind the backward pass (the slow end). "
-        f"{measuring} a process for each GPU it is known (launch_mode=process-per-gpu).",
+        f"One process drives all GPUs of a node: it starts their work at once (the fast end), or {in_turn}with all "
+        f"messages behind the backward pass (the slow end). {measuring} a process "
+        "for each GPU it is known (launch_mode=process-per-gpu).",
         closing,
         point,
         replace(point, workload=replace(workload, strategy=After()), setting=replace(setting, beyond_s=launching_s)),

@@ -154,6 +154,13 @@ def test_a_parameter_server_of_tensorflow_is_not_open():
     assert not any(point.open for point in predicted(framework="tensorflow", strategy="server", **P100))
 
 
+def test_one_process_that_launches_graphs_does_not_start_gpus_in_no_time_after_each_other():
+    asked = {"systems": "dgx1-v100", "model": "alexnet", "batch_size": 256, "gpus": 8, "launch_mode": "one-process"}
+    (eager,), (graph,) = predicted(**asked), predicted(**asked, graph=True)
+    assert "that of one after the other, in " in eager.open_ends
+    assert "(the fast end), or with all messages behind the backward pass (the slow end)" in graph.open_ends
+
+
 def test_a_measured_rate_closes_one_process(tmp_path):
     told = {"framework": "tensorflow", **P100}
     of_one = predicted(**told)[1]
