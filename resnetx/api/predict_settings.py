@@ -21,8 +21,8 @@ from resnetx.interconnect.systems.changed_systems import link_kinds
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_folder
 from resnetx.prediction.messages import refuse_silent
+from resnetx.prediction.open_points import train_command
 from resnetx.prediction.predict import Placement, images_of
-from resnetx.prediction.scaling import train_command
 from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record.prediction import UNCHECKED, PredictionInput

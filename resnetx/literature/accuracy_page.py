@@ -58,7 +58,7 @@ FITTED = f"""## What was fitted to what
   GPUs of one node (`results/published/scaling.yaml`), and one, to those of several nodes, of transformers, too, whose
   root of the GPUs that share a card was chosen with these in sight. `python -m resnetx.literature.scaling_fit` fits
   again.
-- What leaves a point open between two ends (`resnetx/prediction/scaling.py`): the long end of one process that
+- What leaves a point open between two ends (`resnetx/prediction/open_points.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; loaders of one node are open above what the
   slower of two published alone delivers, as above the slowest of all a third of their rates would be. That two cores
   of each rank decode nothing was chosen on the rates above, with each system left out. The long end of half precision

@@ -28,11 +28,11 @@ from resnetx.literature.training_rates import (
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
+from resnetx.prediction.open_points import left_open
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
 from resnetx.prediction.scaling import (
     ScalingKind,
     decoding_beside,
-    left_open,
     longer_by_decoding,
     scaling_kind,
     slowest_of,

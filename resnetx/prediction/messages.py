@@ -11,7 +11,7 @@ from resnetx.choices import After, Bucket, Fsdp, Layerwise, Server, Strategy, Ze
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.collectives.plan import CollectivePlan
-from resnetx.prediction.scaling import shown_by_rates
+from resnetx.prediction.open_points import shown_by_rates
 from resnetx.prediction.scenario import SHOWN_BY_RATES, Point, StagedPaths
 from resnetx.prediction.step import COPY_SHARE, UNEXPLAINED, Compute, HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over

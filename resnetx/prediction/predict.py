@@ -32,8 +32,9 @@ from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import lack_of, memory_of
 from resnetx.prediction.messages import Exchange, more_message
+from resnetx.prediction.open_points import Undecided, left_open
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
-from resnetx.prediction.scaling import Undecided, host_share, left_open, parallel_s, sharing, waiting
+from resnetx.prediction.scaling import host_share, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import STAGED, Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep, ScaledRates
 from resnetx.prediction.step import Compute, SimulatedJob, Step, Stretch

@@ -22,12 +22,12 @@ from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration, deviation_of_ratio
 from resnetx.prediction.memory import Memory, doubt_of
 from resnetx.prediction.messages import NO_LINK, Exchange
+from resnetx.prediction.open_points import Undecided
 from resnetx.prediction.scaling import (
     ANY,
     LEVEL,
     ONE_NODE,
     KindError,
-    Undecided,
     group_text,
     scaling_errors,
     scaling_kind,

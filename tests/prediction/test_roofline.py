@@ -273,7 +273,7 @@ def test_errors_are_what_is_said_of_them():
     assert fitted(V100).unseen_source_error < 0.125
     assert fitted(RTX).unseen_network_error < 0.165
     assert fitted(H200).unseen_source_error < 0.185
-    assert transformer_fits()["transformers on tensor cores"].unseen_source_error < 0.14
+    assert transformer_fits()["transformers on tensor cores"].unseen_source_error < 0.15
 
 
 def test_leaving_out_is_worse_than_fitting():

@@ -29,7 +29,7 @@ from resnetx.literature.training import (
 )
 from resnetx.literature.training_rates import series, training
 from resnetx.operations import OPERATIONS
-from resnetx.prediction import compute, scaling
+from resnetx.prediction import compute, open_points
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling import is_steady, scaling_errors
@@ -139,7 +139,7 @@ def test_half_precision_of_a_generation_that_is_left_out_lies_between_its_ends(m
         return fmean(found)
 
     assert len(taken) == 27 and held() >= 0.9
-    monkeypatch.setattr(scaling, "HALF_SHARE", 0.0)
+    monkeypatch.setattr(open_points, "HALF_SHARE", 0.0)
     assert held() < 0.85
 
 
