@@ -36,7 +36,7 @@ from resnetx.settings.setting_types import value_word, written
 # up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
 HALF_s = 0.15
 # Else of what one GPU computes: so the ends hold 26 of 27 published rates of images, each taken to be of a generation
-# that is not; with none 22, as V100s alone need it.
+# that is not; with none 16.
 HALF_SHARE = 0.2
 # Of a step, for each other GPU of a host that makes samples, at most: what steps of AlexNet that read JPEG files take
 # longer on 8 A100 in TF32 (Lambda), the most of all published loaders.

@@ -29,8 +29,8 @@ RATE_ERROR = 0.02  # unless the user states another: assumed
 # Of a batch whose rate is not known, for each root of an octave to the nearest that is, beside what the host's part may
 # be: between others; between others where the loop waits; outside of them, or where images are decoded on the host,
 # whose loader may be the limit of some batches and not of others. Chosen by the score of the intervals of 397 batches
-# between two others and 152 at an eighth of one (`scaling_check`), of which they hold 90 and 93 %; chosen without its
-# own machine, 89 and 92 %.
+# between two others and 152 at an eighth of one (`scaling_check`), of which they held 90 and 93 %; chosen without its
+# own machine, 89 and 92 %. Of today's 533 and 220 they hold 88 and 90 %.
 BETWEEN, WAITED, OUTSIDE = 0.045, 0.08, 0.13
 # Outside of them, of the GPU's part that is there at any batch: an RTX PRO 6000 has none, a B200 1.5 times what is
 # assumed of any GPU.
@@ -39,8 +39,8 @@ FIXED = (0.0, 1.5)
 # long as their host takes.
 LEVEL_BATCHES, LEVEL = 2.0, 1.3
 # A step of no more than so many times what a host is assumed to take is its host's, and one of so many times its batch
-# the GPU's: between such a line is too slow. Of 223 published triples with prepared input it errs by 8.7 %, the curve
-# by 4.0 % (`tests/prediction/test_stated_rate.py`).
+# the GPU's: between such a line is too slow. Of 251 published triples with prepared input it errs by 8.7 %, the curve
+# by 2.6 % (`tests/prediction/test_stated_rate.py`).
 HOSTS, FAR = 1.5, 6.0
 
 
