@@ -14,7 +14,8 @@ from resnetx.errors import ConfigError
 from resnetx.prediction.result import domains
 from resnetx.prediction.scaling import scaling_errors, slowest_of
 from resnetx.record import RunFolder, RunSummaryReader, StudyFolder
-from resnetx.reporting.predicted_answer import compute_source, predicted_curves, sure
+from resnetx.reporting.predicted_answer import predicted_curves
+from resnetx.reporting.predicted_certainty import compute_source, sure
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # ResNet/1, batch 16, two CPU ranks
 VARIATION = scaling_errors().costs.variation  # ranks wait for the slowest

@@ -5,7 +5,8 @@ import pytest
 
 import resnetx
 from resnetx.record.prediction import TimePart
-from resnetx.reporting.predicted_answer import percents, predicted_curves, sure, time_of_each
+from resnetx.reporting.predicted_answer import percents, predicted_curves, time_of_each
+from resnetx.reporting.predicted_certainty import sure
 
 
 def parts(point):

@@ -12,28 +12,25 @@ from resnetx.errors import ConfigError
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
     PARTS,
-    SCALING,
     CurveRow,
     PredictedCurve,
     any_gain,
-    compute_source,
     curve_columns,
     curve_rows,
     identity,
     identity_columns,
     in_order,
-    is_scaling,
     most_lost,
     named_curves,
     percents,
     predicted_curves,
     prediction_answer,
-    sure,
     time_of_each,
     unit_of_point,
     with_graph,
     without_speedup,
 )
+from resnetx.reporting.predicted_certainty import SCALING, compute_source, is_scaling, sure
 from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
