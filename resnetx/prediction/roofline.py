@@ -72,9 +72,9 @@ TRANSFORMERS = {"fp32": "transformers in fp32", "tensor cores": "transformers on
 MEMORY_EFFICIENCY = 0.8
 UPDATE_PASSES = 5  # SGD with momentum reads weights, gradients and momenta, and writes weights and momenta
 STATE_PASSES = 2  # a further number that an optimizer keeps is read and written, too: the second moment of AdamW
-# The same where eager PyTorch trains: its optimizers go over all parameters once for each operation, SGD with momentum
-# in 3 and AdamW in 9. Whatever the batch, weights are also read in both passes, and gradients written.
-EAGER_PASSES, EAGER_STATE_PASSES, WEIGHT_PASSES = 8, 13, 3
+# The same where eager PyTorch trains, by the numbers that an optimizer keeps: it goes over all parameters once for each
+# operation, SGD in 1, with momentum in 3, AdamW in 9. Weights are also read in both passes, and gradients written.
+EAGER_PASSES, WEIGHT_PASSES = (3, 8, 21), 3
 
 HALF = ("bf16", "fp16")  # precisions in which the software stack, not the GPU, decides up to a factor of two
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # of an activation
@@ -284,7 +284,7 @@ def of_parameters_s(gradient_bytes: float, gpu: GpuSpec, states: int = 1, at_onc
     """What moving parameters takes a step whatever its batch: as eager PyTorch does, or updating them `at_once`."""
     passes = UPDATE_PASSES + STATE_PASSES * (states - 1)
     if not at_once:
-        passes = WEIGHT_PASSES + EAGER_PASSES + EAGER_STATE_PASSES * (states - 1)
+        passes = WEIGHT_PASSES + EAGER_PASSES[states]
     return passes * gradient_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value)
 
 

@@ -11,10 +11,10 @@ import resnetx
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.systems.system import load
+from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.literature.scaling_check import judged, judged_between, strong_cases
 from resnetx.literature.training_rates import steps_series, training
-from resnetx.prediction import compute
+from resnetx.prediction import compute, roofline
 from resnetx.prediction.compute import of_point
 from resnetx.prediction.host_step import (
     CHOSEN_ON,
@@ -203,6 +203,14 @@ def test_the_gpus_fixed_part_is_not_certain_outside_the_known_batches():
     assert smaller.time_s * (1 - smaller.faster) < without.time_s < smaller.time_s
     assert smaller.slower > without.slower
     assert known.step(64, NO_HOST, 0.02).by_device == pytest.approx((RATE_ERROR, RATE_ERROR))
+
+
+@pytest.mark.parametrize(("words", "passes"), [({"optimizer.momentum": 0}, 6), ({}, 11), ({"optimizer": "adamw"}, 24)])
+def test_the_less_an_optimizer_keeps_the_less_a_small_batch_is_spent_on_parameters(words, passes):
+    states = request_from(compose({"model": "alexnet", "batch_size": 8, "gpus": 1, **words})).optimizer.states
+    gpu = parts_table("gpus")["t4-16gb"]
+    moved_s = 8e6 / (roofline.MEMORY_EFFICIENCY * gpu.memory_Bps.value)
+    assert roofline.of_parameters_s(8e6, gpu, states) == pytest.approx(passes * moved_s)
 
 
 def test_nine_of_ten_published_steps_are_in_their_intervals():
