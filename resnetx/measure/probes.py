@@ -19,6 +19,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from resnetx.errors import shortened
 from resnetx.host import dying_with
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.measure.machine import nccl_version
 from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, open_nvml
@@ -375,6 +376,7 @@ def _reduced(backend: str, meeting: str, count: int, rank: int, device: int) -> 
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
+    os.environ.setdefault(NCCL_BACKEND_VARIABLE, FIRST_NCCL_BACKEND)  # as runs have it
     try:
         on = torch.device("cuda", device) if backend == "nccl" else torch.device("cpu")
         if on.type == "cuda":
