@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,12 +57,22 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
         signal.signal(signal.SIGHUP, _terminate)
+    sys.unraisablehook = _lost
     try:
         status = _run(words)
         _flush()
         return status
     except BaseException as error:
         return _ended_by(error, words[0] if words else "")
+
+
+def _lost(what: "sys.UnraisableHookArgs") -> None:
+    """Sends a signal again whose exception Python has dropped, as in the callbacks of imports, which may raise none."""
+    number = {KeyboardInterrupt: signal.SIGINT, _Terminated: signal.SIGTERM}.get(what.exc_type)
+    if number is None:
+        sys.__unraisablehook__(what)
+    else:
+        threading.Timer(0.01, os.kill, (os.getpid(), number)).start()  # from here it would be dropped, too
 
 
 def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:

@@ -129,6 +129,32 @@ def test_termination_while_modules_are_loaded_is_answered(number):
     assert (done.returncode, done.stderr.count("\n")) == (128 + signal.SIGTERM, 1)
 
 
+# A signal in a callback, from which Python lets no exception through: imports of modules run some.
+DROPPED = """
+import signal, sys, time, weakref
+from resnetx import cli
+
+class Module:
+    pass
+
+def run(words):
+    module = Module()
+    kept = weakref.ref(module, lambda _: signal.raise_signal(signal.Signals[words[0]]))
+    del module
+    time.sleep(60)
+
+cli._run = run
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_signal_whose_exception_python_drops_ends_a_command_all_the_same(number):
+    done = subprocess.run([sys.executable, "-c", DROPPED, number], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.Signals[number], "resnetx: interrupted\n")
+
+
 @pytest.mark.slow
 def test_a_closed_terminal_is_nothing_to_what_nohup_has_started():
     program = INTERRUPTED.replace("SIGINT", "SIGHUP")
