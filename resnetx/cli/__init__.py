@@ -72,7 +72,7 @@ def _lost(what: "sys.UnraisableHookArgs") -> None:
     if number is None:
         sys.__unraisablehook__(what)
     else:
-        threading.Timer(0.01, os.kill, (os.getpid(), number)).start()  # from here it would be dropped, too
+        threading.Timer(0.5, os.kill, (os.getpid(), number)).start()  # until this has ended, it would be dropped again
 
 
 def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
@@ -87,9 +87,13 @@ def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
 
 def worker(kind: Literal["run", "bench"]) -> int:
     """One rank of a task of this kind; its exit status."""
-    from resnetx.measure.launch import Moment
+    from resnetx.measure.launch import Moment, refuse_half_started
 
     started = Moment.now()
+    try:
+        refuse_half_started()
+    except ConfigError as error:
+        return _ended_by(error)
     from resnetx.measure.rank_process import attend, explain_termination
 
     attend()
@@ -103,7 +107,7 @@ def worker(kind: Literal["run", "bench"]) -> int:
         _flush()
         return status
     except BaseException as error:
-        return _ended_by(error)
+        return _ended_by(error, first=os.environ.get("RANK", "0") == "0")
 
 
 class _Terminated(BaseException):
@@ -117,8 +121,11 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def _ended_by(error: BaseException, verb: str = "train") -> int:
-    """The exit status of what ends a command early, which is printed as a sentence instead of a traceback."""
+def _ended_by(error: BaseException, verb: str = "train", first: bool = True) -> int:
+    """The exit status of what ends a command early, which is printed as a sentence instead of a traceback.
+
+    `first`: it is no rank behind the first, which all make the same mistake.
+    """
     try:
         if isinstance(error, ModuleNotFoundError):
             from resnetx import packages
@@ -127,7 +134,7 @@ def _ended_by(error: BaseException, verb: str = "train") -> int:
                 error = ConfigError(sentence)
         match error:
             case ConfigError():
-                if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
+                if first:
                     _complain(str(error))
                 return 2
             case BrokenPipeError():  # the reader of our output has closed the pipe

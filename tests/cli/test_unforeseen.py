@@ -82,6 +82,13 @@ def test_a_results_folder_that_cannot_be_made_is_a_sentence_that_names_it(tmp_pa
     assert re.fullmatch(rf"resnetx: .*{re.escape(place)}.*\n", capsys.readouterr().err)
 
 
+def test_a_command_beside_a_torchrun_whose_variables_it_has_says_what_is_wrong(capsys, monkeypatch):
+    """As in a container of a job: only the ranks behind the first are silent, as all make the same mistake."""
+    monkeypatch.setenv("RANK", "1")
+    assert cli.main(["predict", "nosuch"]) == 2
+    assert capsys.readouterr().err.startswith("resnetx: nosuch: ")
+
+
 def ended(act, monkeypatch):
     """The exit status of a command that does this."""
     monkeypatch.setattr(cli, "_run", lambda _words: act())
