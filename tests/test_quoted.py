@@ -8,6 +8,7 @@ import pytest
 
 from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature import explanations
 from resnetx.prediction import roofline
 from resnetx.prediction.messages import BETWEEN_NODES, CONTENTION
 from resnetx.prediction.scaling import scaling_errors
@@ -25,6 +26,11 @@ def one_node():
 
 def variation():
     return f"{scaling_errors().costs.variation:.0%}"[:-1]
+
+
+def supposed(what):
+    """The DGX-1 over the GX8 at batch 512: as described, or with the rate of four GPUs."""
+    return f"{getattr(explanations.kept().supposed[-1], what)[0]:.2f}"
 
 
 def backward_s(gpu, clock_Hz=None):
@@ -56,6 +62,10 @@ QUOTED = [
     ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: half_over("tf32", "a100")),
     ("resnetx/measure/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("docs/method/prediction.md", r"else the (\d+) % that fits published rates best", variation),
+    ("docs/method/prediction.md", r"takes (\S+) % longer still", lambda: f"{scaling_errors().costs.between:.1%}"[:-1]),
+    ("docs/method/prediction.md", r"up to (\d+) % longer", lambda: f"{scaling_errors().costs.host_load:.0%}"[:-1]),
+    ("docs/method/paper.md", r"(\S+) of the GX8 at batch 512", lambda: supposed("described")),
+    ("docs/method/paper.md", r"over NVLink it is at (\S+),", lambda: supposed("supposed")),
     ("docs/method/prediction.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
     ("docs/method/prediction.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),
     ("docs/predict.md", r"within: (\d+) % of a stated rate", lambda: f"{RATE_ERROR:.0%}"[:-1]),
