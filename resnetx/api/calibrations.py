@@ -51,7 +51,7 @@ class Known:
     def of(self, workload: Workload, one: Request, images: int) -> tuple[Workload, tuple[PredictionInput, ...]]:
         """The workload with its rates, and what is to be said of them.
 
-        `one`: its request on one GPU; `images`: the most of a step there.
+        `one`: its request on one GPU; `images`: of a step there.
         """
         if self.rates is not None and self.scaling is not None:
             rates, scaled, said = rates_of_both(self.rates, self.scaling, one, images)
@@ -275,12 +275,13 @@ def _machine(run: RunSummary, unit: Literal["core", "GPU"]) -> str:
 def _refuse_other_rates(rates: KnownRates, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
     """A rate is of one model of GPU, which is named where there are several, and a stated one of one workload."""
     requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
-    batches = {
+    of_one = {request.batch_size // request.accumulate for request in requests}  # GPU, which speed-ups are over
+    batches = of_one | {
         images_of(placement) // (curve.workload.request.accumulate if curve.workload.request else 1)
         for curve in wanted
         for placement in curve.placements
     }
-    rates.check(requests, batches, [deployment.described for deployment in on])
+    rates.check(requests, of_one if rates.of_file else batches, [deployment.described for deployment in on])
 
 
 def _refuse_other_counts(on: Sequence[Deployment], counts: Sequence[int], calibration: str) -> None:

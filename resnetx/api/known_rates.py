@@ -106,6 +106,11 @@ class KnownRates:
         error = RATE_ERROR if self.error is None else self.error
         return StatedRates(by_batch, "stated", self.where, error, other=self.other)
 
+    @property
+    def of_file(self) -> bool:
+        """Whether it stands beside rates of several GPUs: then its batch is what one GPU has of theirs."""
+        return self.where.startswith("calibration=")
+
     def check(self, requests: Iterable[Request], batches: Set[int], machines: Sequence[System]) -> None:
         """Refuses what rates cannot be of: they are of one workload, on one model of GPU; a number is of one batch."""
         gpus = {gpu.part_name: machine for machine in reversed(machines) for gpu in machine.gpus[:1]}
@@ -118,7 +123,7 @@ class KnownRates:
         of_one_batch = [("", self.stated), *((f"{each.name}:", each.stated) for each in self.named)]
         for name, rate in of_one_batch:
             if isinstance(rate, float) and len(batches) > 1:
-                beside = ", and leave 1: out of the file" if self.where.startswith("calibration=") else ""
+                beside = ", and leave 1: out of the file" * self.of_file
                 raise ConfigError(
                     f"{self.where}: the rate at one per-GPU batch, and cases have "
                     f"{', '.join(map(str, sorted(batches)))}; say of which it is, as rate={name}{max(batches)}:{rate:g}"

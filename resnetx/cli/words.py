@@ -249,7 +249,7 @@ def verb_of(word: str) -> str:
     if word == "python":
         return "it is a model of a file of your own: resnetx predict gx8 model=python model.file=ours.py"
     if _is_model(word):
-        return f"it is a model: resnetx describe {word}, or resnetx predict gx8 {word}"
+        return f"it is a model: resnetx describe {word}, or resnetx predict dgx-h100 {word}"
     if _is_study(word):
         return f"it is a study: resnetx sweep {word}, or resnetx describe {word}"
     return f"it is a result: resnetx explain {word}, or resnetx report {word}" if _is_on_disk(word) else ""
@@ -422,7 +422,7 @@ def _bracketed(word: str, verb: str | None) -> str:
         items = [item if item.isascii() else f"'{item}'" for item in items]
         word = f"{key}={','.join(items)}"
     if len(items) == 1 and not ranged:
-        return word
+        return f"{key}=[{value}]" if setting_types.takes_list_of_counts(key) and value.isdecimal() else word
     if "" in (item.strip() for item in items):
         raise ConfigError(f"{shortened(word)}: nothing beside a comma; write a list as one word, {key}=A,B")
     return f"{key}=[{','.join(_counted(word, item) if ranged else item for item in items)}]"

@@ -584,6 +584,16 @@ def test_numbers_of_gpus_that_nobody_asked_for_are_those_that_a_system_has(capsy
     ]
 
 
+def test_numbers_of_gpus_that_nobody_asked_for_go_on_to_all_of_a_node(capsys):
+    words = ["predict", "summit", "model=resnet50", "precision=fp16", "--json"]
+    assert main([*words, "batch_size=192"]) == 0
+    assert [json.loads(line)["gpus"] for line in capsys.readouterr().out.splitlines()] == [1, 2, 4, 6]
+    assert main([*words, "batch_size=256"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["gpus"] for line in said.out.splitlines()] == [1, 2, 4]
+    assert "Left out: 6 GPUs, all of summit, over which batch_size=256 does not divide" in said.err
+
+
 def test_many_curves_of_one_system_fit_and_those_that_the_answer_names_have_rows(capsys, monkeypatch):
     monkeypatch.setattr(show, "width_of", lambda stream: 80)
     words = "dgx2 model=resnet50,alexnet,googlenet,vgg16 batch_size=64,256,1024 library=nccl2,nccl1"
