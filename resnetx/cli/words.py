@@ -171,11 +171,11 @@ def _as_called(verb: str, word: str) -> str:
         return ",".join(_as_called(verb, name) for name in re.split(r"[\s,]+", word.strip(" ,")))
     if not is_name(word) or VERBS[verb].name == "list":
         return word
-    alike = {name for name in _known_names(verb) if squeezed(name) == squeezed(word)}
+    alike = {name for name in known_names(verb) if squeezed(name) == squeezed(word)}
     return alike.pop() if len(alike) == 1 else word
 
 
-def _known_names(verb: str) -> list[str]:
+def known_names(verb: str) -> list[str]:
     """The names that a verb takes as words."""
     from resnetx.workloads import tables
 
@@ -192,7 +192,7 @@ def _takes_systems(verb: str) -> bool:
 
 def near_name(verb: str, word: str) -> str:
     """The names of systems, models and studies that the verb takes and a word may stand for; "": none is near."""
-    return meant(word, _known_names(verb), cutoff=0.65)
+    return meant(word, known_names(verb), cutoff=0.65)
 
 
 def machine_of(word: str) -> str:
