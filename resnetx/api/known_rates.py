@@ -274,7 +274,8 @@ def _is_of_workload(run: Request, request: Request) -> bool:
 
 def _how(request: Request) -> dict[str, Any]:
     """How a step is taken that a rate is of."""
-    return {"graph": request.graph, "compile": request.compile, "optimizer": request.optimizer.kind}
+    how = {name: getattr(request, name) for name in ("graph", "compile", "channels_last")}
+    return {**how, "optimizer": request.optimizer.kind}
 
 
 def _spread(runs: Sequence[RunSummary]) -> float:

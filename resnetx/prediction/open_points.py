@@ -69,7 +69,8 @@ class Undecided:
 # Settings that need not be said, as `predict` has them.
 _USUAL = {
     "scaling": "strong", "input": "synthetic", "precision": "fp32", "optimizer": "sgd", "graph": False,
-    "compile": "none", "accumulate": 1, "checkpointing": False, "strategy": "bucket", "gradients": "fp32",
+    "compile": "none", "accumulate": 1, "checkpointing": False, "channels_last": True,
+    "strategy": "bucket", "gradients": "fp32",
 }  # fmt: skip
 
 
@@ -85,7 +86,10 @@ def _asked_again(point: Point, **other: str) -> str:
     if request is not None and trace is None:
         asked |= {"precision": request.precision, "input": request.input.kind, "optimizer": request.optimizer.kind}
     if request is not None:
-        asked |= {name: getattr(request, name) for name in ("graph", "compile", "accumulate", "checkpointing")}
+        asked |= {
+            name: getattr(request, name)
+            for name in ("graph", "compile", "accumulate", "checkpointing", "channels_last")
+        }
     elif trace is not None:
         usual["scaling"] = "weak"
     asked |= {"framework": setting.framework} if setting.framework else {"strategy": workload.strategy.kind}

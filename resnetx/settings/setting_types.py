@@ -113,12 +113,14 @@ def takes_sizes(name: str) -> bool:
 
 def takes_sets(name: str) -> bool:
     """Whether a value of a setting is a list of numbers, so that several values are lists: `devices`."""
-    return takes_list_of_counts(name) and bool(TABLE[name].axis)
+    row = TABLE.get(name)
+    return row is not None and list[int] in members(row.type) and bool(row.axis)
 
 
 def takes_list_of_counts(name: str) -> bool:
-    """Whether a setting is a list of whole numbers: `free`, of which `0` is a list of one."""
-    return name in TABLE and list[int] in members(TABLE[name].type)
+    """Whether a setting is a list of whole numbers, and never one alone: `free`, of which `0` is a list of one."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return list[int] in kinds and int not in kinds
 
 
 # Settings as words of the command line: `model.x=[1,4]`.
