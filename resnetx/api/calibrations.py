@@ -275,13 +275,14 @@ def _machine(run: RunSummary, unit: Literal["core", "GPU"]) -> str:
 def _refuse_other_rates(rates: KnownRates, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
     """A rate is of one model of GPU, which is named where there are several, and a stated one of one workload."""
     requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
-    of_one = {request.batch_size // request.accumulate for request in requests}  # GPU, which speed-ups are over
-    batches = of_one | {
+    batches = {
         images_of(placement) // (curve.workload.request.accumulate if curve.workload.request else 1)
         for curve in wanted
         for placement in curve.placements
     }
-    rates.check(requests, of_one if rates.of_file else batches, [deployment.described for deployment in on])
+    if rates.of_file:
+        batches = {request.batch_size // request.accumulate for request in requests}
+    rates.check(requests, batches, [deployment.described for deployment in on])
 
 
 def _refuse_other_counts(on: Sequence[Deployment], counts: Sequence[int], calibration: str) -> None:

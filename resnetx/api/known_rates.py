@@ -293,7 +293,7 @@ def spread(values: Sequence[float]) -> float:
 def _refuse_mixed(rates: KnownRates, runs: Sequence[RunSummary]) -> None:
     """Refuses runs on several machines, or that differ in what their rate depends on."""
     refuse_several_machines(rates.where, runs)
-    for name in ("channels_last", "env", "memory_limit"):
+    for name in ("env", "memory_limit"):
         values = {value_word(getattr(run.request, name)) for run in runs}
         if len(values) > 1:
             raise ConfigError(

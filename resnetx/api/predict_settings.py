@@ -22,7 +22,7 @@ from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_folder
 from resnetx.prediction.messages import refuse_silent
 from resnetx.prediction.open_points import train_command
-from resnetx.prediction.predict import Placement
+from resnetx.prediction.predict import Placement, images_of
 from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record.prediction import UNCHECKED, PredictionInput
@@ -237,7 +237,9 @@ def through(
         workload = Workload.of(first, table, settings.convention, trace)
         said: tuple[PredictionInput, ...] = ()
         if known is not None:
-            workload, said = known.of(workload, first, first.batch_size // first.accumulate)
+            of_file = known.rates is not None and known.rates.of_file
+            images = first.batch_size if of_file else max(map(images_of, placements))
+            workload, said = known.of(workload, first, images // first.accumulate)
         yield workload, placements, baseline_of(first, settings), said
 
 

@@ -243,14 +243,6 @@ def test_a_file_with_the_rate_of_one_gpu_is_of_the_batch_that_one_gpu_has(rates,
     assert main(["predict", *words, "batch_size=64", "rate=64:130", rates("{2: 250}")]) == 0
 
 
-def test_the_batch_of_a_number_is_asked_for_where_one_gpu_has_more_than_each_of_several(capsys):
-    """One GPU's batch is in the speed-up, whether its count was asked for or not."""
-    words = ["predict", "dgx1-p100", "model=alexnet", "batch_size=256", "gpus=8", "-q"]
-    assert main([*words, "rate=2500"]) == 2
-    assert "cases have 32, 256; say of which it is, as rate=256:2500" in capsys.readouterr().err
-    assert main([*words, "rate=256:2500"]) == 0
-
-
 def test_nobody_is_asked_for_the_rate_of_what_is_not(rates, capsys):
     words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=32", "scaling=weak", "gpus=2"]
     words += [rates("{1: 130, 2: 250}")]
