@@ -149,6 +149,7 @@ def struct_of(given: Point, kind: type[T]) -> T:
     tree = compose(given)
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in _lists(kind) if not isinstance(fields[field], list)}
+    setting_types.refuse_no_sizes(fields)
     found: T = convert(fields, kind)
     setting_types.check(msgspec.to_builtins(found))
     return found

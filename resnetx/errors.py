@@ -118,7 +118,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], key: str) -> Config
     hint = f"; did you mean {near}?" if near else "."
     if near and len(names) > MOST_LISTED:
         return ConfigError(f"{key}={name}: no {what} has that name{hint}")
-    where = "resnetx list" if key in ("systems", "study", "model") else ""
+    where = "resnetx list" if key in ("systems", "like", "study", "model") else ""
     return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {some(names, where)}")
 
 

@@ -51,7 +51,7 @@ class Known:
     def of(self, workload: Workload, one: Request, images: int) -> tuple[Workload, tuple[PredictionInput, ...]]:
         """The workload with its rates, and what is to be said of them.
 
-        `one`: its request on one GPU; `images`: the most of a step there.
+        `one`: its request on one GPU; `images`: of a step there.
         """
         if self.rates is not None and self.scaling is not None:
             rates, scaled, said = rates_of_both(self.rates, self.scaling, one, images)
@@ -280,6 +280,8 @@ def _refuse_other_rates(rates: KnownRates, wanted: Sequence[Curve], on: Sequence
         for curve in wanted
         for placement in curve.placements
     }
+    if rates.of_file:
+        batches = {request.batch_size // request.accumulate for request in requests}
     rates.check(requests, batches, [deployment.described for deployment in on])
 
 

@@ -182,7 +182,8 @@ def new_system(settings: Mapping[str, object]) -> Found:
     fields = plain_settings(given, NEW, keywords.TopologyNewFields)
     if fields.like is None:
         raise ConfigError("like: not given; expected the system that the new one resembles, as like=pcie-gen5")
-    like = system.load(str(given_path(fields.like)) if fields.like.endswith((".yaml", ".yml")) else fields.like)
+    is_file = fields.like.endswith((".yaml", ".yml"))
+    like = system.load(str(given_path(fields.like)) if is_file else fields.like, key="like")
     nic, cards = _cards(fields.nic)
     parts = PartSettings(
         gpu=named("gpus", "gpu", fields.gpu) if fields.gpu else _part(like, "gpu", "gpus"),

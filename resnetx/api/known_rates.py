@@ -106,6 +106,11 @@ class KnownRates:
         error = RATE_ERROR if self.error is None else self.error
         return StatedRates(by_batch, "stated", self.where, error, other=self.other)
 
+    @property
+    def of_file(self) -> bool:
+        """Whether it stands beside rates of several GPUs: then its batch is what one GPU has of theirs."""
+        return self.where.startswith("calibration=")
+
     def check(self, requests: Iterable[Request], batches: Set[int], machines: Sequence[System]) -> None:
         """Refuses what rates cannot be of: they are of one workload, on one model of GPU; a number is of one batch."""
         gpus = {gpu.part_name: machine for machine in reversed(machines) for gpu in machine.gpus[:1]}
@@ -118,7 +123,7 @@ class KnownRates:
         of_one_batch = [("", self.stated), *((f"{each.name}:", each.stated) for each in self.named)]
         for name, rate in of_one_batch:
             if isinstance(rate, float) and len(batches) > 1:
-                beside = ", and leave 1: out of the file" if self.where.startswith("calibration=") else ""
+                beside = ", and leave 1: out of the file" * self.of_file
                 raise ConfigError(
                     f"{self.where}: the rate at one per-GPU batch, and cases have "
                     f"{', '.join(map(str, sorted(batches)))}; say of which it is, as rate={name}{max(batches)}:{rate:g}"
@@ -269,7 +274,8 @@ def _is_of_workload(run: Request, request: Request) -> bool:
 
 def _how(request: Request) -> dict[str, Any]:
     """How a step is taken that a rate is of."""
-    return {"graph": request.graph, "compile": request.compile, "optimizer": request.optimizer.kind}
+    how = {name: getattr(request, name) for name in ("graph", "compile", "channels_last")}
+    return {**how, "optimizer": request.optimizer.kind}
 
 
 def _spread(runs: Sequence[RunSummary]) -> float:
@@ -287,7 +293,7 @@ def spread(values: Sequence[float]) -> float:
 def _refuse_mixed(rates: KnownRates, runs: Sequence[RunSummary]) -> None:
     """Refuses runs on several machines, or that differ in what their rate depends on."""
     refuse_several_machines(rates.where, runs)
-    for name in ("channels_last", "env", "memory_limit"):
+    for name in ("env", "memory_limit"):
         values = {value_word(getattr(run.request, name)) for run in runs}
         if len(values) > 1:
             raise ConfigError(

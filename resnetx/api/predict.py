@@ -278,6 +278,7 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     ]
     if not {"gpus", "devices", "study"} & given.keys():
         on_each = list(map(_that_fit, on_each))
+        said = " ".join([*filter(None, [said]), *dict.fromkeys(filter(None, map(_passed_over, on_each)))])
     if settings.rate is not None:
         from resnetx.api.known_rates import refuse_beyond_peak
 
@@ -316,6 +317,18 @@ def _that_fit(curve: Curve) -> Curve:
     has = len(curve.deployment.described.gpus)
     fit = [placement for placement in curve.placements if max(placement[0]) < has]
     return curve if curve.deployment.on_cpus or not fit else replace(curve, placements=fit)
+
+
+def _passed_over(curve: Curve) -> str:
+    """That the batch does not divide over all GPUs of a node, where that is why they are left out; "" elsewhere."""
+    system, batch = curve.deployment.described, curve.placements[0][1]
+    gpus, most = len(system.gpus), max(len(devices) for devices, _ in curve.placements)
+    if system.nodes > 1 or curve.deployment.on_cpus or gpus <= most or batch % gpus == 0:
+        return ""
+    return (
+        f"Left out: {gpus} GPUs, all of {system.name}, over which batch_size={batch} does not divide; give another, or "
+        f"gpus={most},{gpus} split=uneven."
+    )
 
 
 def curves(

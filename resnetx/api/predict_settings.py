@@ -235,10 +235,11 @@ def through(
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = placements_of(together, settings)
         workload = Workload.of(first, table, settings.convention, trace)
-        largest = max(map(images_of, placements)) // first.accumulate
         said: tuple[PredictionInput, ...] = ()
         if known is not None:
-            workload, said = known.of(workload, first, largest)
+            of_file = known.rates is not None and known.rates.of_file
+            images = first.batch_size if of_file else max(map(images_of, placements))
+            workload, said = known.of(workload, first, images // first.accumulate)
         yield workload, placements, baseline_of(first, settings), said
 
 
@@ -310,7 +311,7 @@ def named_workloads(given: Point, settings: PredictSettings, known: "Known | Non
     if "study" in given:
         own.pop("gpus", None)
     _, points = points_of({**own, **given}, MAX_PREDICTED)
-    further = [count for count in own.get("gpus", ()) if count not in VERBS["predict"].own["gpus"]]  # of several nodes
+    further = [count for count in own.get("gpus", ()) if count not in VERBS["predict"].own["gpus"]]  # all of a system
     able = (point for point in points if point.get("gpus") not in further or _divides(point))
     return through(_composed(list(able), settings), settings, known)
 
@@ -363,7 +364,7 @@ def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Re
 def gpu_counts(settings: PredictSettings, counts: Sequence[int] | None = None) -> list[int]:
     """The GPU counts where none are given: as many as devices, if these are; else `counts`, or the verb's own.
 
-    Of the verb's those that a system has; of several nodes that are asked for they go on to all their GPUs.
+    Of the verb's those that a system has, and all of its GPUs; of several nodes that are asked for all of each number.
     """
     if settings.devices is not None:
         return [len(settings.devices)]
@@ -373,8 +374,8 @@ def gpu_counts(settings: PredictSettings, counts: Sequence[int] | None = None) -
     if settings.labs or not settings.systems:
         return list(own)
     if nodes == 1:
-        most = max(len(load_system(name, settings.nodes).gpus) for name in settings.systems)
-        return [gpus for gpus in own if gpus <= most]
+        whole = {len(load_system(name, settings.nodes).gpus) for name in settings.systems}
+        return sorted(whole.union(gpus for gpus in own if gpus <= max(whole)))
     found = {*own}
     for name in settings.systems:
         of_one = len(load_system(name, 1).gpus)

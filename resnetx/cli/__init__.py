@@ -29,6 +29,7 @@ from resnetx.cli.words import (
     as_settings,
     is_name,
     is_system,
+    known_names,
     machine_of,
     named_elsewhere,
     names_as_settings,
@@ -532,20 +533,33 @@ def completion_script(asked: str) -> str:
     action, _, shell = asked.partition("=")
     if action != "install" or shell not in SHELLS:
         raise ConfigError(f"--shell-completion {asked}: expected install=bash, install=zsh or install=fish")
-    return str(shellcode(["resnetx"], shell=shell))
+    script = str(shellcode(["resnetx"], shell=shell))
+    return script.replace("\n", f"\n{ZSH_BEFORE}\n", 1) + ZSH_AFTER if shell == "zsh" else script
+
+
+# A zsh without its completion system begins it; names of files are its own to complete, of a setting, too.
+ZSH_BEFORE = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+ZSH_AFTER = """_resnetx() { _python_argcomplete "$@" || { compset -P "*="; _files } }
+compdef _resnetx resnetx
+"""
 
 
 def completions(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    """The settings of the verb, or the values after "="; argcomplete drops those with another prefix."""
+    """The settings of the verb, and the names that it knows; behind "=" values. argcomplete drops other prefixes."""
     verb = VERBS[parsed_args.verb]
     with searching(getattr(parsed_args, "config_dir", None) or []):
         key, equals, value = prefix.partition("=")
         if equals:
-            begun = re.match(r"(\[(.*,)?)?", value)  # a list, of which the last value is being written
-            assert begun, "an empty beginning always matches"
-            return [f"{key}={begun[0]}{value}" for value in _values(parsed_args.verb, key)] if verb.offers(key) else []
+            offered = _values(parsed_args.verb, key) if verb.offers(key) else []
+            return [f"{key}={_begun(value)}{word}" for word in offered]
         found = [setting.name for setting in settings() if verb.offers(setting.name) and setting.default]
-        return [f"{name}=" for name in dict.fromkeys(found)]
+        named = known_names(verb.name) if prefix else ()  # over a hundred
+        return [*(f"{name}=" for name in dict.fromkeys(found)), *(f"{_begun(prefix)}{name}" for name in named)]
+
+
+def _begun(word: str) -> str:
+    """A list up to its last value, which is being written."""
+    return word[: max(word.rfind(mark) for mark in "[,") + 1]
 
 
 def _values(verb: str, key: str) -> Iterable[str]:
@@ -561,6 +575,8 @@ def _named(key: str) -> Iterable[str]:
     match key:
         case "systems" | "study":
             return sorted(path.stem for path in (CONFIGS / key.removesuffix("s")).glob("*.yaml"))
+        case "like":
+            return _named("systems")
         case "rate":  # of whose GPU it is, behind which the rate is typed
             return [f"{name}:" for name in _named("systems")]
         case "pattern":

@@ -171,11 +171,11 @@ def _as_called(verb: str, word: str) -> str:
         return ",".join(_as_called(verb, name) for name in re.split(r"[\s,]+", word.strip(" ,")))
     if not is_name(word) or VERBS[verb].name == "list":
         return word
-    alike = {name for name in _known_names(verb) if squeezed(name) == squeezed(word)}
+    alike = {name for name in known_names(verb) if squeezed(name) == squeezed(word)}
     return alike.pop() if len(alike) == 1 else word
 
 
-def _known_names(verb: str) -> list[str]:
+def known_names(verb: str) -> list[str]:
     """The names that a verb takes as words."""
     from resnetx.workloads import tables
 
@@ -192,7 +192,7 @@ def _takes_systems(verb: str) -> bool:
 
 def near_name(verb: str, word: str) -> str:
     """The names of systems, models and studies that the verb takes and a word may stand for; "": none is near."""
-    return meant(word, _known_names(verb), cutoff=0.65)
+    return meant(word, known_names(verb), cutoff=0.65)
 
 
 def machine_of(word: str) -> str:
@@ -249,7 +249,7 @@ def verb_of(word: str) -> str:
     if word == "python":
         return "it is a model of a file of your own: resnetx predict gx8 model=python model.file=ours.py"
     if _is_model(word):
-        return f"it is a model: resnetx describe {word}, or resnetx predict gx8 {word}"
+        return f"it is a model: resnetx describe {word}, or resnetx predict dgx-h100 {word}"
     if _is_study(word):
         return f"it is a study: resnetx sweep {word}, or resnetx describe {word}"
     return f"it is a result: resnetx explain {word}, or resnetx report {word}" if _is_on_disk(word) else ""
@@ -422,7 +422,7 @@ def _bracketed(word: str, verb: str | None) -> str:
         items = [item if item.isascii() else f"'{item}'" for item in items]
         word = f"{key}={','.join(items)}"
     if len(items) == 1 and not ranged:
-        return word
+        return f"{key}=[{value}]" if setting_types.takes_list_of_counts(key) and value.isdecimal() else word
     if "" in (item.strip() for item in items):
         raise ConfigError(f"{shortened(word)}: nothing beside a comma; write a list as one word, {key}=A,B")
     return f"{key}=[{','.join(_counted(word, item) if ranged else item for item in items)}]"

@@ -130,10 +130,10 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return of_trace(workload.trace, images, system, point.devices[0], workload.layers, clock_Hz)
     assert workload.layers is not None and workload.request is not None, "neither a trace nor a layer table"
     gpu, layers, image_size = system.gpu_part(point.devices[0]), workload.layers, workload.request.image_size
-    states = workload.request.optimizer.states
-    graph = workload.request.graph
+    trained = (workload.request.optimizer.states, workload.request.graph, workload.request.channels_last)
+    states, graph, _ = trained
     if workload.rates is None:
-        modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states, graph)
+        modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, *trained)
         step = launched_by_roofline(modelled, images, _launches(point, layers)[0])
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
@@ -143,7 +143,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     if workload.rates.other is not None:
         return _from_another(point, workload.rates, workload.rates.other, images)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
-    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states, graph)
+    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, *trained)
     launches, stated_s = _launches(point, layers), point.setting.host_step_s
     if stated_s is not None and stated_s > workload.rates.shortest_s:
         raise ConfigError(
@@ -172,7 +172,7 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
     here_at, there_at = workload.precision, roofline.precision_on(other.part, workload.precision)
     table = (workload.layers, request.image_size, images)
     there, here = (
-        of_roofline(*table, precision, part, None, request.optimizer.states, request.graph)
+        of_roofline(*table, precision, part, None, request.optimizer.states, request.graph, request.channels_last)
         for part, precision in ((other.part, there_at), (gpu, here_at))
     )
     stated, ratings = _stated_launch(point), (other.rating, host_step.rated(point.deployment.system))
@@ -375,6 +375,7 @@ def of_roofline(
     clock_Hz: float | None,
     states: int = 1,
     graph: bool = False,
+    channels_last: bool = True,
 ) -> Compute:
     """What `batch_size` images take the GPU by the roofline alone; `graph`: their step is a CUDA graph."""
     if CPU in gpu.product_names:
@@ -382,7 +383,7 @@ def of_roofline(
     model = roofline.fitted(gpu, layers, precision)
     if graph:
         model = msgspec.structs.replace(model, pass_s=min(model.pass_s, host_step.GRAPH_PASS_s))
-    return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states)
+    return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states, channels_last)
 
 
 def by_roofline(

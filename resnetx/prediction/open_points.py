@@ -69,7 +69,8 @@ class Undecided:
 # Settings that need not be said, as `predict` has them.
 _USUAL = {
     "scaling": "strong", "input": "synthetic", "precision": "fp32", "optimizer": "sgd", "graph": False,
-    "compile": "none", "accumulate": 1, "checkpointing": False, "strategy": "bucket", "gradients": "fp32",
+    "compile": "none", "accumulate": 1, "checkpointing": False, "channels_last": True,
+    "strategy": "bucket", "gradients": "fp32",
 }  # fmt: skip
 
 
@@ -85,7 +86,10 @@ def _asked_again(point: Point, **other: str) -> str:
     if request is not None and trace is None:
         asked |= {"precision": request.precision, "input": request.input.kind, "optimizer": request.optimizer.kind}
     if request is not None:
-        asked |= {name: getattr(request, name) for name in ("graph", "compile", "accumulate", "checkpointing")}
+        asked |= {
+            name: getattr(request, name)
+            for name in ("graph", "compile", "accumulate", "checkpointing", "channels_last")
+        }
     elif trace is not None:
         usual["scaling"] = "weak"
     asked |= {"framework": setting.framework} if setting.framework else {"strategy": workload.strategy.kind}
@@ -212,22 +216,29 @@ def _one_process(point: Point) -> Undecided | None:
     launching_s = setting.beyond_s + (most - known) * longest_s
     if len(point.ranks_of_nodes) > 1 and point.workload.precision in HALF:
         launching_s += HALF_s
-    workload, (_, _, files) = point.workload, dict(point.setting.typed).get("calibration", "").partition("=")
-    file = workload.scaled.where if workload.scaled else "rates.yaml"
-    counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
-    measuring = f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=; of"
-    closing = _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file))))
+    workload, (measuring, closing) = point.workload, _rate_asked(point)
     in_turn = f"that of one after the other, in {launching_s * 1e3:,.0f} ms more, " * (launching_s >= 0.5e-3)
     if workload.request is None:  # of an import no rates are taken
-        measuring, closing = "Of", _asked_again(point, launch_mode="process-per-gpu")
+        measuring, closing = "", _asked_again(point, launch_mode="process-per-gpu")
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         f"One process drives all GPUs of a node: it starts their work at once (the fast end), or {in_turn}with all "
-        f"messages behind the backward pass (the slow end). {measuring} a process "
+        f"messages behind the backward pass (the slow end). {f'{measuring}; of' if measuring else 'Of'} a process "
         "for each GPU it is known (launch_mode=process-per-gpu).",
         closing,
         point,
         replace(point, workload=replace(workload, strategy=After()), setting=replace(setting, beyond_s=launching_s)),
+    )
+
+
+def _rate_asked(point: Point) -> tuple[str, str]:
+    """Where a rate of as many GPUs is written, and the command that takes it."""
+    workload, (_, _, files) = point.workload, dict(point.setting.typed).get("calibration", "").partition("=")
+    file = workload.scaled.where if workload.scaled else "rates.yaml"
+    counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
+    return (
+        f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=",
+        _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file)))),
     )
 
 
@@ -317,12 +328,13 @@ def _by_host(point: Point) -> Undecided | None:
         return None
     others, step_s = max(point.ranks_of_nodes) - 1, compute.of_point(point, point.shares[0][0]).step.compute_s
     beyond_s = point.setting.beyond_s + others * MADE * step_s
+    measuring, closing = _rate_asked(point)
     return Undecided(
         "what samples that a host makes cost its other GPUs is not measured",
         "A host that makes samples (samples=by-host) does so for more GPUs at no cost (the fast end), or takes a "
-        "quarter of a step for each other one, as the slowest published loader of images (the slow end). "
-        "calibration= takes a rate of several GPUs; with samples=alike it costs nothing.",
-        _asked_again(point, samples="alike"),
+        f"quarter of a step for each other one, as the slowest published loader of images (the slow end). {measuring}; "
+        "with samples=alike it costs nothing.",
+        closing,
         point,
         replace(point, setting=replace(point.setting, beyond_s=beyond_s)),
     )

@@ -22,8 +22,8 @@ MOST_MEANS = 2
 _MEANS = {
     "communication": "with faster links",
     "communication and waiting": "with faster links and no late rank",
-    "smaller batches": "with a larger batch",
-    "the rest": "with a larger batch, or graph=true",
+    "smaller batches": "if smaller batches cost nothing",  # a larger batch may gain more: it makes all losses smaller
+    "the rest": "if the rest took no time",
     "input": "with a faster loader",
     "waiting": "if no rank were late",
     "host": "if the host took no time",

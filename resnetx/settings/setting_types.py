@@ -117,6 +117,12 @@ def takes_sets(name: str) -> bool:
     return row is not None and list[int] in members(row.type) and bool(row.axis)
 
 
+def takes_list_of_counts(name: str) -> bool:
+    """Whether a setting is a list of whole numbers, and never one alone: `free`, of which `0` is a list of one."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return list[int] in kinds and int not in kinds
+
+
 # Settings as words of the command line: `model.x=[1,4]`.
 
 
@@ -210,6 +216,14 @@ def bytes_of(key: str, value: str | int | None) -> int | None:
     return size_bytes
 
 
+def refuse_no_sizes(settings: Mapping[str, Any]) -> None:
+    """Refuses sizes that are no whole number of bytes."""
+    for key, value in settings.items():
+        sizes = value if isinstance(value, list) else [value]
+        if key in TABLE and TABLE[key].unit == "B" and any(isinstance(size, float | bool) for size in sizes):
+            raise _no_quantity(key, value_word(sizes[0] if len(sizes) == 1 else sizes))
+
+
 def _no_quantity(key: str, value: Any) -> ConfigError:
     _, what = _READ[TABLE[key].unit]
     return ConfigError(f"{key}={value}: expected {what}, e.g. {TABLE[key].example}")
@@ -232,7 +246,8 @@ def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | 
         low, needed_for = (least or {}).get(name, (bounds.least, ""))
         if number < low or (bounds.above and number == low):
             what, null = "more than" if bounds.above else "at least", f", or null for {bounds.null}" * bool(bounds.null)
-            raise ConfigError(f"{name}={_text(number)}: expected {what} {_text(low)}{needed_for}{null}")
+            unit = f" B, e.g. {TABLE[name].example}" * (name in TABLE and TABLE[name].unit == "B" and low > 1)
+            raise ConfigError(f"{name}={_text(number)}: expected {what} {_text(low)}{unit}{needed_for}{null}")
         if number > bounds.most:
             why = f" ({bounds.why})" * bool(bounds.why)
             raise ConfigError(f"{name}={_text(number)}: expected at most {_text(bounds.most)}{why}")

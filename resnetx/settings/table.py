@@ -106,6 +106,7 @@ POINTS = "describe sweep trace compare bench predict steer"
 # El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes; Colossus (xAI, 2025), by its owner, 200,000.
 GPUS = Range(1, 2**18, "Colossus has 200,000")
 GPU_IDS = Range(0, GPUS.most - 1, GPUS.why)
+MEMORY = Range(10**6, 2**50, "1 PiB, in bytes")  # a number without a unit is of bytes, not of GB
 SEEDS = Range(0, 2**32 - 1, "32 bits, which every library accepts")
 BUCKETS = Range(0, 2**20, "a TiB of gradients", above=True, null="DDP's own")
 FACTORS = Range(0, 10**6, "a million times", above=True)
@@ -230,11 +231,12 @@ SECTIONS = (
         Setting("threads", int | None, None,
             "CPU threads of each rank; null: the cores divided by the node's GPUs, or by more ranks",
             verbs=f"{RUNS} bench check", axis="sweep trace", range=Range(1, 2**12, "no host has that many")),
-        Setting("channels_last", bool, True, "true: images and weights are stored as NHWC | false: as NCHW", verbs=RUNS,
-            axis=POINTS),
+        Setting("channels_last", bool, True,
+            "true: images and weights are stored as NHWC | false: as NCHW; predicted to matter in half precision alone",
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("memory_limit", int | str | None, None,
             "GPU memory that PyTorch may use on each GPU, e.g. 16GB, to emulate a smaller one; null: all", verbs=RUNS,
-            axis=POINTS, unit="B", example="16GB", range=Range(1, 2**50, "1 PiB, in bytes")),
+            axis=POINTS, unit="B", example="16GB", range=MEMORY),
         Setting("graph", bool, False, "true: each training step is one CUDA graph, launched by the host in one call",
             verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("compile", Literal["none", "default"], "none",
@@ -431,7 +433,8 @@ SECTIONS = (
         Setting("calibration", str | None, None,
             "measured collectives; predict: or a list, also input runs and rates of several GPUs; none: none",
             verbs=f"{PREDICTED} topology", several=PREDICTED, path=True, tags="no-lab message"),
-        Setting("pick", int | None, None, "how many GPUs to choose", verbs="topology", range=GPUS),
+        Setting("pick", int | None, None, "how many GPUs to choose", verbs="topology",
+            range=Range(2, GPUS.most, GPUS.why)),
         Setting("free", list[int] | None, None, "list of GPU ids to choose from; null: all", verbs="topology",
             range=GPU_IDS),
         Setting("gpu", str | None, None,
@@ -538,7 +541,7 @@ SECTIONS = (
             "memory of each GPU, e.g. 16GB; cases that need more are skipped; null: as described",
             verbs=f"{PREDICTED} describe",
             each=PREDICTED,
-            unit="B", example="16GB", range=Range(1, 2**50, "1 PiB, in bytes"), tags="assumed"),
+            unit="B", example="16GB", range=MEMORY, tags="assumed"),
         Setting("memory_model", Literal["torch", "caffe"], "torch",
             "which activations are kept for the backward pass: torch | caffe (as in Tallent et al. 2017; then Caffe's "
             "loop on the host, too, unless framework= is set)",

@@ -53,6 +53,7 @@ PREDICTED = [
     ),
     ("{small} model=resnet50 batch_size=256 gpus=4 input=dali", "overlap.input=false overlap.host_to_device=false"),
     ("{small} model=gptx batch_size=32 gpus=4 strategy=fsdp", "strategy.reshard=false checkpointing=true"),
+    ("{small} model=resnet50 batch_size=64 gpus=1 precision=fp16", "channels_last=false"),
     ("{small} study=paper-alexnet-googlenet", "study=paper-resnetx"),
     ("{large} model=resnet50 batch_size=512 gpus=16 nodes=4 network=hdr200", "nodes=2 network=edr100 nics=1"),
 ]
@@ -101,7 +102,7 @@ QUESTIONS = {
         (f"{STEERED} pattern=server phases=true", "durations=20ms,1s"),
         (f"{STEERED} pattern=server phases=true durations=20ms,1s", "reconfiguration=1s"),
         (f"{STEERED} reach=any", "switch=sip-mems-64"),
-        (STEERED, "rate=dgx1-p100:2500"),
+        (STEERED, "rate=dgx1-p100:256:2500"),
     ],
     "lab": [("systems=gx8", "gpus=2 devices=0,4 transport=host scale=10 systems=dgx1-p100")],
 }

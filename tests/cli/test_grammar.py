@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +193,10 @@ def completed(line):
         ("resnetx topology systems=[gx8,dgx1", {r"\[gx8,dgx1-p100", r"\[gx8,dgx1-v100", r"\[gx8,dgx1-v100-32gb"}),
         ("resnetx predict rate=gx", {"gx8:"}),
         ("resnetx sweep study=pa", {"paper", "paper-alexnet-googlenet", "paper-resnetx"}),
+        ("resnetx predict gx8,dgx1-p", {"gx8,dgx1-p100"}),
+        ("resnetx predict gx8 vgg11", {"vgg11", "vgg11_bn"}),
+        ("resnetx predict systems=gx8,dgx1-p", {"gx8,dgx1-p100"}),
+        ("resnetx topology new like=mi3", {"mi300x"}),
     ],
 )
 def test_the_shell_completes_verbs_settings_and_values(line, offered):
@@ -203,6 +208,16 @@ def test_the_completion_of_a_shell_is_one_line_to_install(capsys):
     assert status == 0
     assert "complete " in out
     assert "resnetx" in out
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="no zsh here")
+def test_a_zsh_that_has_not_begun_to_complete_begins_with_it(capsys, tmp_path):
+    script = run(capsys, "-sc", "install=zsh")[1]
+    words = ["zsh", "-f", "-c", f"{script}\nprint $_comps[resnetx]"]
+    ended = subprocess.run(
+        words, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (ended.stdout, ended.stderr) == ("_resnetx\n", "")
 
 
 def test_the_configuration_of_a_command_has_what_the_verb_reads(capsys):

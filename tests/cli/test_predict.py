@@ -584,6 +584,27 @@ def test_numbers_of_gpus_that_nobody_asked_for_are_those_that_a_system_has(capsy
     ]
 
 
+def test_numbers_of_gpus_that_nobody_asked_for_go_on_to_all_of_a_node(capsys):
+    words = ["predict", "summit", "model=resnet50", "precision=fp16", "--json"]
+    assert main([*words, "batch_size=192"]) == 0
+    assert [json.loads(line)["gpus"] for line in capsys.readouterr().out.splitlines()] == [1, 2, 4, 6]
+    assert main([*words, "batch_size=256"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["gpus"] for line in said.out.splitlines()] == [1, 2, 4]
+    assert "Left out: 6 GPUs, all of summit, over which batch_size=256 does not divide" in said.err
+
+
+def test_images_as_nchw_are_predicted_to_be_slower_in_half_precision_alone(capsys):
+    words = ["predict", "dgx1-v100", "model=resnet50", "gpus=1", "channels_last=true,false", "--json"]
+    rates = {}
+    for precision in ("fp16", "fp32"):
+        assert main([*words, f"precision={precision}"]) == 0
+        rates[precision] = [json.loads(line)["images_per_s"] for line in capsys.readouterr().out.splitlines()]
+    last, first = rates["fp16"]
+    assert last > 1.2 * first
+    assert rates["fp32"][0] == rates["fp32"][1]
+
+
 def test_many_curves_of_one_system_fit_and_those_that_the_answer_names_have_rows(capsys, monkeypatch):
     monkeypatch.setattr(show, "width_of", lambda stream: 80)
     words = "dgx2 model=resnet50,alexnet,googlenet,vgg16 batch_size=64,256,1024 library=nccl2,nccl1"

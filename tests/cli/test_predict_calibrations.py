@@ -232,15 +232,20 @@ def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, r
     assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
 
 
-def test_a_file_with_the_rate_of_one_gpu_says_how_to_give_its_batch(rates, capsys):
-    words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=64"]
-    assert main([*words, rates("{1: 130, 2: 250}")]) == 2
+def test_a_file_with_the_rate_of_one_gpu_is_of_the_batch_that_one_gpu_has(rates, capsys, predict):
+    words = ["dgx1-p100", "model=resnet50"]
+    _, points = predict(*words, "batch_size=64", rates("{1: 130, 2: 250}"))
+    assert [point["images_per_s"] for point in points[:2]] == pytest.approx([130, 250])
+    _, (eight,) = predict(*words, "batch_size=64", "gpus=8", rates("{1: 130, 8: 390}"))
+    assert eight["speedup"] == pytest.approx(3)
+    assert main(["predict", *words, "batch_size=32,64", rates("{1: 130, 2: 250}")]) == 2
     assert "say of which it is, as rate=64:130, and leave 1: out of the file" in capsys.readouterr().err
-    assert main([*words, "rate=64:130", rates("{2: 250}")]) == 0
+    assert main(["predict", *words, "batch_size=64", "rate=64:130", rates("{2: 250}")]) == 0
 
 
 def test_nobody_is_asked_for_the_rate_of_what_is_not(rates, capsys):
-    words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=64", "gpus=2", rates("{1: 130, 2: 250}")]
+    words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=32", "scaling=weak", "gpus=2"]
+    words += [rates("{1: 130, 2: 250}")]
     assert main([*words, "what_if.latency=0.5"]) == 0
     assert "most doubt: what scaling costs (" in (out := capsys.readouterr().out)
     assert "give the rate of" not in out
@@ -298,7 +303,7 @@ def test_rates_of_several_gpus_that_say_nothing_here_are_refused(words, text, se
 
 def test_runs_of_other_workloads_are_refused(run_of_input, capsys):
     folder = run_of_input(lambda tree: tree["request"].update(measure="step"))
-    words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=64", "gpus=2", "rate=100"]
+    words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=64", "gpus=2", "rate=64:100"]
     assert main(["predict", *words, f"calibration={folder}"]) == 2
     assert "has no run on several GPUs of the model, batch" in capsys.readouterr().err
 

@@ -327,8 +327,8 @@ def test_runs_on_several_machines_are_not_mixed(study, capsys):
 
 def test_runs_that_differ_in_what_a_rate_depends_on_are_not_mixed():
     run = RunSummaryReader()(RunFolder(QUICKSTART / "resnet-1_b16_g1_f8530673_r1"))
-    other = msgspec.structs.replace(run, request=msgspec.structs.replace(run.request, channels_last=False))
-    with pytest.raises(ConfigError, match="its runs differ in channels_last"):
+    other = msgspec.structs.replace(run, request=msgspec.structs.replace(run.request, memory_limit=2**33))
+    with pytest.raises(ConfigError, match="its runs differ in memory_limit"):
         KnownRates("rate=here", None, runs=(run, other)).of(run.request, 16)
 
 

@@ -309,6 +309,17 @@ def test_rates_of_one_and_of_several_gpus_are_typed_in_one_file(tmp_path, capsys
     assert "has the rate of one GPU, and so has rate=" in capsys.readouterr().err
 
 
+def test_what_closes_samples_that_a_host_makes_asks_for_them(tmp_path, capsys, monkeypatch):
+    """With samples=alike another question would be answered."""
+    monkeypatch.chdir(tmp_path)
+    (opened,) = points_of(["gx8", "model=alexnet", "batch_size=256", "samples=by-host", "gpus=8"], capsys)
+    assert "images_per_s: {1: ..., 8: ...} into rates.yaml" in opened["open_ends"]
+    (tmp_path / "rates.yaml").write_text("images_per_s: {1: 2000, 8: 4200}\n")
+    (closed,) = points_of(shlex.split(opened["open"])[2:], capsys)
+    assert closed["images_per_s"] == pytest.approx(4200) and closed["speedup"] == pytest.approx(2.1)
+    assert "samples=by-host" in opened["open"]
+
+
 def test_a_bench_closes_what_is_sent_through_the_host_in_the_way_that_was_asked_for(capsys):
     words = ["dgx1-v100", "model=alexnet", "batch_size=256", "gpus=8"]
     (eight,) = points_of([*words, "transport=host"], capsys)

@@ -65,6 +65,12 @@ def test_what_would_change_it_is_the_largest_loss_first():
     assert worth({1: 100.0, 8: 200.0}, lost).endswith(f". On 8 {means}")
 
 
+def test_no_more_is_said_of_a_larger_batch_than_what_smaller_ones_cost():
+    """A larger one makes launching, messages and the host's part smaller, too."""
+    said = worth({1: 100.0, 8: 200.0}, {"smaller batches": 0.2, "launching": 0.5})
+    assert said.endswith(". On 8 at most 1.2 times if smaller batches cost nothing.")
+
+
 def test_the_cheapest_way_ends_in_time():
     slow, fast = Offer("slow", 1000.0, 900.0, 1.0), Offer("fast", 4000.0, 3600.0, 8.0)
     assert cheapest([slow, fast], 3.6e6, None).startswith("Cheapest for 3.6 M images: slow, 1.00 in 1 h (1 an hour).")

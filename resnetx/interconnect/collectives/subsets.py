@@ -56,6 +56,8 @@ def pick(
         raise ConfigError(
             f"free={list(free or ())}: expected different GPU ids from 0 to {len(known) - 1} of {system.name}"
         )
+    if len(candidates) < 2:
+        raise ConfigError(f"free={list(candidates)}: expected two GPUs of {system.name} or more")
     if not 2 <= count <= len(candidates):
         raise ConfigError(f"pick={count}: expected 2 to {len(candidates)}, the number of free GPUs")
     if (choices := math.comb(len(candidates), count)) > MOST_CHOICES:

@@ -502,12 +502,14 @@ def load(
     network: str | None = None,
     nics: int | None = None,
     gpu_direct: bool | None = None,
+    key: str = "systems",
 ) -> System:
     """A system by its name or the path of the user's own file; of several nodes if `nodes` or its file says so.
 
     `nodes`, `network`, `nics` (network ports used of each node) and `gpu_direct` win over the file's `cluster`.
+    `key`: the setting that names it.
     """
-    system = described(name)
+    system = described(name, key)
     cluster = system.cluster
     nodes = cluster.nodes if nodes is None else nodes
     gpu_direct = cluster.gpu_direct if gpu_direct is None else gpu_direct
@@ -522,19 +524,19 @@ def load(
         raise ConfigError(f"{name}: {error}") from None
 
 
-def described(name: str) -> System:
+def described(name: str, key: str = "systems") -> System:
     """One node of a system."""
-    path = _path(name)
+    path = _path(name, key)
     return _read_once(path) if path.parent == CONFIGS / "system" else read(path)
 
 
-def _path(name: str) -> Path:
+def _path(name: str, key: str) -> Path:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path
     path = CONFIGS / "system" / f"{name}.yaml"
     if name_fault(name) or not is_file(path):
-        raise unknown_name("system", name, (own.stem for own in (CONFIGS / "system").glob("*.yaml")), "systems")
+        raise unknown_name("system", name, (own.stem for own in (CONFIGS / "system").glob("*.yaml")), key)
     return path
 
 
