@@ -156,6 +156,17 @@ class LaunchedStep:
         """And how much longer."""
         return math.expm1(math.hypot(*(math.log1p(by[1]) for by in (self.by_device, self.by_host))))
 
+    def ending(self, shortest_s: float, longest_s: float) -> "LaunchedStep":
+        """With an interval that reaches no further, and has as much of either part as before."""
+        ends = ((shortest_s, 1 - self.faster), (longest_s, 1 + self.slower))
+        shares = [math.log(end_s / self.time_s) / math.log(end) if end != 1 else 1.0 for end_s, end in ends]
+        shorter, longer = (min(1.0, max(0.0, share)) for share in shares)
+        by_device, by_host = (
+            (1 - max(LEAST_STEP, 1 - by[0]) ** shorter, (1 + by[1]) ** longer - 1)
+            for by in (self.by_device, self.by_host)
+        )
+        return replace(self, by_device=by_device, by_host=by_host)
+
     def of_part(self, parts: int) -> "LaunchedStep":
         """The step of one part of a batch in parts, of which this one is of as many images."""
         host = self.host.of_part(parts)
