@@ -296,6 +296,10 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
         raise text.fault(["defaults"], "defaults: a choice cannot include another one; write its settings out")
     if re.search(r"^\s*#\s*@\s*package\b", text.text(), re.MULTILINE):
         raise text.error("@package: the settings of a choice are those of its group; leave that line out")
+    kind = text.tree.get("kind")
+    own = _choice(group, kind, ()) if kind in TABLE[group].choices else text.tree
+    for key in text.tree.keys() - own:
+        raise text.fault([key], f"{shortened(key)}: no such setting; {group}={kind} has {', '.join(own)}")
     return dict(text.tree)
 
 

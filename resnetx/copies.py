@@ -193,7 +193,8 @@ def timings(entry: Entry, iterations: int) -> int:
 def warmups(entry: Entry, iterations: int, warmup: int) -> int:
     """How often it is copied before: no more than a quarter of what is timed, so that the largest sizes are not.
 
-    On GPUs, what only the first copy of a pair takes is over before: some are made to see what they go over.
+    On GPUs, what only the first copy of a pair takes is over before: some are made to see what they go over,
+    between nodes one of a byte.
     """
     return min(warmup, timings(entry, iterations) // 4)
 

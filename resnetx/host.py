@@ -98,6 +98,19 @@ def dying_with(parent: int, gently: bool = False) -> Callable[[], None]:
     return ask_kernel
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """While the block lasts, processes that start are deaf to Ctrl-C for good; this one hears it behind the block."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def run_module(name: str, words: list[str]) -> None:
     """Does what `python -m NAME WORDS` does."""
     sys.argv = [name, *words]

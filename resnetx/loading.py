@@ -66,6 +66,10 @@ _KINDS = {
 }
 
 
+MOST_BLANKS = 1000  # spaces, tabs and line ends in a row
+_BLANKS_ALIKE = bytes.maketrans(b"\t\n\v\f\r", b" " * 5)
+
+
 def _without_blocking(path: str, flags: int) -> int:
     """Opens a path without blocking, as it may have become a pipe; Windows has none."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -110,6 +114,7 @@ class File:
     def decoded(self, data: bytes | bytearray) -> str:
         """Bytes of this file as text."""
         self.refuse_binary(data)
+        self.refuse_blanks(data)
         if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data.count(0) > max(1, len(data) // _OF_UTF16):
             raise self.error("is UTF-16, as the > of PowerShell writes it, or no text; save it as UTF-8")
         try:
@@ -123,6 +128,12 @@ class File:
         report = _REPORTS.get(self.path.suffix, "")
         if other := report or next((what for begin, what in _NO_TEXT if re.match(begin, data)), ""):
             raise self.error(f"{other}; expected {self.what}")
+
+    def refuse_blanks(self, data: bytes | bytearray) -> None:
+        """Refuses blanks without end, over which the patterns of other programs' texts would take hours."""
+        index = data.translate(_BLANKS_ALIKE).find(b" " * (MOST_BLANKS + 1))
+        if index >= 0:
+            raise self.error(f"more than {MOST_BLANKS:,} blanks in a row; expected {self.what}", _line(data, index))
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:

@@ -156,7 +156,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return requests
         if not isinstance(self.input, SyntheticInput):
             requests["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
-        if isinstance(self.strategy, Fsdp):  # whose waiting is seen on CPUs alone
+        if isinstance(
+            self.strategy, Fsdp
+        ):  # whose ranks wait in each message: the last one tells nothing of the others
             return requests
         return {**requests, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -133,3 +134,11 @@ def test_a_lock_is_taken_by_one_open_file_at_a_time_and_is_free_once_that_is_clo
         assert not host.flock(other, wait=False)
         one.close()
         assert host.flock(other, wait=False)
+
+
+def test_a_process_that_starts_while_interrupts_are_held_is_deaf_to_them_and_this_one_hears_behind():
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('lived')"
+    with pytest.raises(KeyboardInterrupt), host.interrupts_held():
+        child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        signal.raise_signal(signal.SIGINT)
+    assert (child.returncode, child.stdout, child.stderr) == (0, "lived\n", "")

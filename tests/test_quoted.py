@@ -8,6 +8,7 @@ import pytest
 
 from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature import explanations
 from resnetx.prediction import roofline
 from resnetx.prediction.messages import BETWEEN_NODES, CONTENTION
 from resnetx.prediction.scaling import scaling_errors
@@ -27,6 +28,11 @@ def variation():
     return f"{scaling_errors().costs.variation:.0%}"[:-1]
 
 
+def supposed(what):
+    """The DGX-1 over the GX8 at batch 512: as described, or with the rate of four GPUs."""
+    return f"{getattr(explanations.kept().supposed[-1], what)[0]:.2f}"
+
+
 def backward_s(gpu, clock_Hz=None):
     """Of 32 images of ResNet-50, by the roofline."""
     part, layers = parts_table("gpus")[gpu], tables.kept(Torchvision(name="resnet50", classes=1000), 224)
@@ -35,13 +41,16 @@ def backward_s(gpu, clock_Hz=None):
 
 
 def half_over(precision, gpu):
-    """How many times as fast ResNet-50 trains in fp16: over all publishers that have both, on one GPU of a kind."""
+    """How many times as fast ResNet-50 trains in fp16: of each publisher that has both, on one GPU of a kind."""
     rates = defaultdict(dict)
     for row in csv.DictReader((ROOT / "results/published/figures.csv").open()):
         if (row["kind"], row["workload"]) == ("training, one GPU", "resnet50") and row["system"].startswith(gpu):
             known = rates[row["system"], row["source"]]
             known[row["precision"]] = max(float(row["value"]), known.get(row["precision"], 0.0))
-    ratios = [known["fp16"] / known[precision] for known in rates.values() if {"fp16", precision} <= {*known}]
+    return [known["fp16"] / known[precision] for known in rates.values() if {"fp16", precision} <= {*known}]
+
+
+def ends(ratios):
     return f"{min(ratios):.1f} to {max(ratios):.1f}"
 
 
@@ -52,10 +61,16 @@ def systems():
 QUOTED = [
     ("README.md", r"(\d+) published rates of 2 to 16 GPUs of one node", lambda: f"{one_node()[0]}"),
     ("README.md", r"of one node are\s+predicted to (\S+?) ?%", lambda: f"{one_node()[1]:.1%}"[:-1]),
-    ("README.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
-    ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: half_over("tf32", "a100")),
-    ("resnetx/measure/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
+    ("README.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: ends(half_over("fp32", "v100"))),
+    ("README.md", r"on one A100 \((\d+) and", lambda: f"{len(half_over('fp32', 'v100'))}"),
+    ("README.md", r"on one A100 \(\d+ and (\d+) published", lambda: f"{len(half_over('tf32', 'a100'))}"),
+    ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: ends(half_over("tf32", "a100"))),
+    ("resnetx/measure/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: ends(half_over("fp32", "v100"))),
     ("docs/method/prediction.md", r"else the (\d+) % that fits published rates best", variation),
+    ("docs/method/prediction.md", r"takes (\S+) % longer still", lambda: f"{scaling_errors().costs.between:.1%}"[:-1]),
+    ("docs/method/prediction.md", r"up to (\d+) % longer", lambda: f"{scaling_errors().costs.host_load:.0%}"[:-1]),
+    ("docs/method/paper.md", r"(\S+) of the GX8 at batch 512", lambda: supposed("described")),
+    ("docs/method/paper.md", r"over NVLink it is at (\S+),", lambda: supposed("supposed")),
     ("docs/method/prediction.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
     ("docs/method/prediction.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),
     ("docs/predict.md", r"within: (\d+) % of a stated rate", lambda: f"{RATE_ERROR:.0%}"[:-1]),

@@ -157,7 +157,7 @@ def execute(settings: Mapping[str, object]) -> Iterator[KeptRecord[BenchRecord]]
             task.request, task.oversubscribe
         ):
             raise ConfigError(obstacle)
-    announce(requests)
+    announce(requests, benches.wanted.out)
     for request in requests:
         bench_settings.announce_timing(request)
         bench_settings.announce_copies(request)

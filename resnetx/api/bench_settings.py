@@ -20,6 +20,7 @@ from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST
 from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.interconnect.systems.system import System, parts_table
+from resnetx.measure.launch import not_writable
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, BenchRequest, Device, Warning
 from resnetx.record.bench_record import QUEUE_LENGTH, Counts, counts
@@ -422,17 +423,21 @@ def import_trace(paths: Sequence[Path], settings: Mapping[str, object]) -> tuple
     on_cpu = fields.device is not None and CPU in known[fields.device].product_names
     device, results = CPU if on_cpu else fields.device, Path(fields.results)
     parts = {name: part.product_names for name, part in known.items()}
-    if len(files) > 1:
-        if fields.gpus is not None:
-            raise ConfigError(f"gpus={fields.gpus}: the profiles of a job say how many ranks it has; leave gpus out")
-        folder = import_job(
-            files, batch_size=fields.batch_size, device=device, results=results, workload=fields.workload, parts=parts
-        )
-        return read_trace(folder), folder
-    kept = import_(
-        file, batch_size=fields.batch_size, device=device, results=results, workload=fields.workload,
-        gpus=fields.gpus or 0, parts=parts,
-    )  # fmt: skip
+    said: dict[str, Any] = {
+        "batch_size": fields.batch_size,
+        "device": device,
+        "workload": fields.workload,
+        "parts": parts,
+    }
+    if len(files) > 1 and fields.gpus is not None:
+        raise ConfigError(f"gpus={fields.gpus}: the profiles of a job say how many ranks it has; leave gpus out")
+    try:
+        if len(files) > 1:
+            folder = import_job(files, results=results, **said)
+            return read_trace(folder), folder
+        kept = import_(file, results=results, gpus=fields.gpus or 0, **said)
+    except OSError as error:  # a full disk names no file
+        raise not_writable(Path(error.filename or results), error) from None
     trace = read_trace(kept.parent.parent)
     page([Path(trace.source)], fields.out)
     return trace, kept.parent.parent

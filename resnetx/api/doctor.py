@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 
 from resnetx import packages, progress, workloads
-from resnetx.choices import Fsdp, Lab, Server
+from resnetx.choices import Lab, Server
 from resnetx.compose import asked, compose, one_point, struct_of
 from resnetx.config import FIND, check, check_ranks, clock_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
@@ -103,8 +103,6 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "memory_limit: limits GPU memory, but this machine has no GPU; leave it out"
     if not present and request.strategy == Server(device="gpu"):
         return "strategy.device=gpu: this machine has no GPU to update parameters on; use strategy.device=cpu"
-    if present and isinstance(request.strategy, Fsdp) and request.measure == "phases" and request.gpus > 1:
-        return "strategy=fsdp with measure=phases: what a GPU waits for is not seen yet; leave out measure=phases"
     if not present and request.registered:
         return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"
     if not present and request.graph:

@@ -107,7 +107,7 @@ def found(
     machine = loaded(written.text, file.stem if file else stem, survey.source)
     written = _with_unknown(written, _differences(survey, machine))
     if file:
-        store(file, written.text, machine)
+        store(file, written.text, machine, "results" if wanted.out is None else "out")
     return Found(machine, written.findings, written.unknown, written.text, file)
 
 
@@ -154,16 +154,19 @@ def file_of(out: str | None, results: str | None, stem: str) -> Path | None:
     return path
 
 
-def store(file: Path, text: str, machine: System) -> None:
-    """Writes the file of a system, and its drawing beside it; never over a file, which somebody may have edited."""
+def store(file: Path, text: str, machine: System, key: str) -> None:
+    """Writes the file of a system, and its drawing beside it; never over a file, which somebody may have edited.
+
+    `key`: the setting that says where.
+    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise ConfigError(f"out={file}: there is such a file; remove it, or choose another out=") from None
+        raise ConfigError(f"{key}={file}: there is such a file; remove it, or choose another {key}=") from None
     except OSError as error:
-        raise ConfigError(f"out={file}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"{key}={file}: cannot be written ({error.strerror}); give another folder") from None
     progress.command(f"system: {file}")
     drawings.store([drawings.of_system(machine)], file.parent)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from shutil import copyfile
+from tempfile import TemporaryFile
 from typing import Any, Generic
 
 from resnetx import progress
@@ -108,7 +109,24 @@ def page(folders: Sequence[Path], out: Any) -> None:
             copyfile(found[0].file, target)
         except OSError as error:
             raise ConfigError(f"out={out}: cannot be written ({error.strerror}); give another folder") from None
-    progress.command(f"page: {report(*folders, out=out)}")
+    try:
+        progress.command(f"page: {report(*folders, out=out)}")
+    except ConfigError as error:
+        kept = " ".join(map(str, folders))
+        raise ConfigError(f"{error}; what was measured is kept: resnetx report {kept} out=FOLDER") from None
+
+
+def refuse_unwritable(out: Any) -> None:
+    """Refuses a folder of `out=` that cannot be written, before anything is measured for it."""
+    if out is None:
+        return
+    folder = Path(str(out))
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+        with TemporaryFile(dir=there, buffering=0) as file:
+            file.write(b"0")
+    except OSError as error:
+        raise ConfigError(f"out={out}: cannot be written ({error.strerror}); give another folder") from None
 
 
 def machine_name(launch: Launch | None) -> str:
@@ -126,11 +144,12 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
 
 
-def announce(requests: Iterable[Request | BenchRequest]) -> None:
+def announce(requests: Iterable[Request | BenchRequest], out: Any) -> None:
     """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks.
 
-    And that a run waits, where another one is in the lab.
+    And that a run waits, where another one is in the lab. Refuses `out` where no page could be written in the end.
     """
+    refuse_unwritable(out)
     every = list(requests)
     if any(request.lab for request in every) and taken():
         progress.note("another run is in the lab of this machine; this one waits for its end")

@@ -310,7 +310,7 @@ def named_workloads(given: Point, settings: PredictSettings, known: "Known | Non
     if "study" in given:
         own.pop("gpus", None)
     _, points = points_of({**own, **given}, MAX_PREDICTED)
-    further = {*own.get("gpus", ())} - {*VERBS["predict"].own["gpus"]}  # of several nodes
+    further = [count for count in own.get("gpus", ()) if count not in VERBS["predict"].own["gpus"]]  # of several nodes
     able = (point for point in points if point.get("gpus") not in further or _divides(point))
     return through(_composed(list(able), settings), settings, known)
 

@@ -173,7 +173,11 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
     if all(obstacles):
         raise ConfigError(obstacles[0])
     trackers.check(study.settings.tracker)
-    announce([*(task.request for task, _ in study.tasks), *(bench.request for bench, _ in study.benches)])
+    requests: list[Request | BenchRequest] = [
+        *(task.request for task, _ in study.tasks),
+        *(bench.request for bench, _ in study.benches),
+    ]
+    announce(requests, study.settings.out)
     with locked(study.folder):
         kept, left = split_settled(study.plan(), progress.skipped)
         ends = list(stops(left))

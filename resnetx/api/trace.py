@@ -91,7 +91,7 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     if all(run.obstacle for run in wanted.runs):
         raise ConfigError(wanted.runs[0].obstacle)
     trackers.check(wanted.settings.tracker)
-    announce(run.task.request for run in wanted.runs)
+    announce((run.task.request for run in wanted.runs), settings.get("out"))
     check_known_code(wanted.settings.dirty)
     _run(wanted)
     folders = filter(is_folder, wanted.folders)

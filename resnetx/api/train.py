@@ -59,7 +59,7 @@ def executed(task: RunFile, results: Path, path: Path | None, out: object) -> Ke
 
     if path is not None:
         check_file(task, path, lambda: check(task.request))
-    announce([task.request])
+    announce([task.request], out)
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)
@@ -148,7 +148,7 @@ def execute_verification(settings: Mapping[str, object]) -> KeptRecord[RunRecord
     from resnetx.measure.launch import launcher
 
     task, results = _task(settings)
-    announce([task.request])
+    announce([task.request], settings.get("out"))
     if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)

@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,12 +57,22 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
         signal.signal(signal.SIGHUP, _terminate)
+    sys.unraisablehook = _lost
     try:
         status = _run(words)
         _flush()
         return status
     except BaseException as error:
         return _ended_by(error, words[0] if words else "")
+
+
+def _lost(what: "sys.UnraisableHookArgs") -> None:
+    """Sends a signal again whose exception Python has dropped, as in the callbacks of imports, which may raise none."""
+    number = {KeyboardInterrupt: signal.SIGINT, _Terminated: signal.SIGTERM}.get(what.exc_type)
+    if number is None:
+        sys.__unraisablehook__(what)
+    else:
+        threading.Timer(0.5, os.kill, (os.getpid(), number)).start()  # until this has ended, it would be dropped again
 
 
 def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
@@ -76,9 +87,13 @@ def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
 
 def worker(kind: Literal["run", "bench"]) -> int:
     """One rank of a task of this kind; its exit status."""
-    from resnetx.measure.launch import Moment
+    from resnetx.measure.launch import Moment, refuse_half_started
 
     started = Moment.now()
+    try:
+        refuse_half_started()
+    except ConfigError as error:
+        return _ended_by(error)
     from resnetx.measure.rank_process import attend, explain_termination
 
     attend()
@@ -92,7 +107,7 @@ def worker(kind: Literal["run", "bench"]) -> int:
         _flush()
         return status
     except BaseException as error:
-        return _ended_by(error)
+        return _ended_by(error, first=os.environ.get("RANK", "0") == "0")
 
 
 class _Terminated(BaseException):
@@ -106,8 +121,11 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def _ended_by(error: BaseException, verb: str = "train") -> int:
-    """The exit status of what ends a command early, which is printed as a sentence instead of a traceback."""
+def _ended_by(error: BaseException, verb: str = "train", first: bool = True) -> int:
+    """The exit status of what ends a command early, which is printed as a sentence instead of a traceback.
+
+    `first`: it is no rank behind the first, which all make the same mistake.
+    """
     try:
         if isinstance(error, ModuleNotFoundError):
             from resnetx import packages
@@ -116,7 +134,7 @@ def _ended_by(error: BaseException, verb: str = "train") -> int:
                 error = ConfigError(sentence)
         match error:
             case ConfigError():
-                if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
+                if first:
                     _complain(str(error))
                 return 2
             case BrokenPipeError():  # the reader of our output has closed the pipe

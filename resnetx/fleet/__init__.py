@@ -50,7 +50,7 @@ def execute(made: AskedCheck) -> KeptCheck:
     if obstacle := packages.not_unix() or packages.obstacle("torch") or obstacle_to_launch(made.fleet.launch):
         raise ConfigError(obstacle)
     described = _described(made)
-    announce([made.training_point.request])
+    announce([made.training_point.request], made.settings.out)
     folder = CheckFolder(new_folder(made.results / machine_name(made.fleet.launch) / "check"))
     started_s, clock_s = time.time(), time.monotonic()
     runs = CheckRuns(made, folder, described.judge)

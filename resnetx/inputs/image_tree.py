@@ -36,7 +36,7 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from resnetx.config import check_images
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.host import cores, dying_with
+from resnetx.host import cores, dying_with, interrupts_held
 from resnetx.inputs import folders, jpeg
 from resnetx.loading import File
 from resnetx.record import whole
@@ -560,7 +560,7 @@ def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int,
         try:
             for task in tasks:
                 try:
-                    with _caller_hidden():  # submitting starts processes
+                    with _caller_hidden(), interrupts_held():  # submitting starts processes
                         submitted[pool.submit(work, task)] = task
                 except BrokenProcessPool:
                     raise CrashError([*submitted.values(), task]) from None

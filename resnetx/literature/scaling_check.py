@@ -119,6 +119,7 @@ class ScalingCase:
             framework=framework,
             gradients=of.gradients,
             costs=FREE,
+            negotiated=sources()[of.source].horovod,
             one_process=self.one_process,
             samples="by-host" if of.input == "sound" and of.samples == "alike" else of.samples,
             unmeasured=self.unmeasured,

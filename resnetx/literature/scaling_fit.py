@@ -37,8 +37,8 @@ from resnetx.prediction.scaling import (
     KindError,
     ScalingErrors,
     growth,
-    is_known_server,
     is_steady,
+    is_typical,
 )
 from resnetx.prediction.scenario import SHOWN_BY, ScalingCosts
 
@@ -84,12 +84,12 @@ def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
 
 
 def _of_one_node(chosen: Sequence[ScalingCase]) -> ScalingCosts:
-    return _with_uneven(_with_server(_best(_on_one_node(chosen)), chosen), chosen)
+    return _with_uneven(_with_typical(_best(_on_one_node(chosen)), chosen), chosen)
 
 
 def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
     """Those that the two figures are fitted to."""
-    return [case for case in _predicted(chosen) if not _is_uneven(case) and not is_known_server(case.kind)]
+    return [case for case in _predicted(chosen) if not _is_uneven(case) and not is_typical(case.kind)]
 
 
 def _predicted(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
@@ -111,11 +111,11 @@ def _with_uneven(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingC
     return replace(costs, uneven=float(_UNEVEN[int(errors.sum(axis=0).argmin())]))
 
 
-def _with_server(costs: ScalingCosts, chosen: Sequence[ScalingCase]) -> ScalingCosts:
+def _with_typical(costs: ScalingCosts, chosen: Sequence[ScalingCase]) -> ScalingCosts:
     """With the median efficiency of all rates, as the rival has it, of numbers of GPUs that several are of."""
     rates = Counter(case.gpus for case in chosen)
     known = ((gpus, share) for gpus, share in median_efficiencies(chosen).items() if rates[gpus] > 1)
-    return replace(costs, server=tuple((gpus, round(share, _DIGITS)) for gpus, share in known))
+    return replace(costs, typical=tuple((gpus, round(share, _DIGITS)) for gpus, share in known))
 
 
 Farther = tuple[str, Floats]  # of a rate of several nodes: its cluster, and its error by each of `_BETWEEN`
@@ -127,7 +127,7 @@ def _errors_between(chosen: Iterable[ScalingCase], costs: ScalingCosts) -> list[
     images = (
         (case.machines, [case.measured / case.predicted(each) for each in ends])
         for case in chosen
-        if case.nodes != ONE_NODE and not case.is_open
+        if case.nodes != ONE_NODE and not case.is_open and not is_typical(case.kind)
     )
     return [
         (machines, np.abs(np.log(np.interp(_BETWEEN, (_BETWEEN[0], _BETWEEN[-1]), over))))
@@ -170,7 +170,7 @@ def judged(chosen: Sequence[ScalingCase], farther: Sequence[Farther]) -> list[Ju
             others = [not case.leaves_out(other) for other in inside]
             kept = [other for other in chosen if not case.leaves_out(other)]
             best = _best([*compress(inside, others)], errors[others])
-            own = _with_uneven(_with_server(best, kept), kept)
+            own = _with_uneven(_with_typical(best, kept), kept)
             costs[case.left_out] = _with_between(own, farther, case.machines)
     return [_judged(case, costs[case.left_out]) for case in chosen]
 

@@ -208,6 +208,7 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     program: str = ""  # what they ran, where they ran several
     cpu: str | None = None  # the part that their host has, where they say so and no described system has it
     layout: Literal["nchw", "nhwc"] | None = None  # as in training.yaml: of images in memory; null: not said
+    horovod: bool = False  # whose ranks agree on each tensor when it is ready
     seen: bool = True  # of steps.yaml: the rates were known while the model was written
     states: int = 1  # numbers that its optimizer keeps of each parameter, where it is not SGD with momentum
 

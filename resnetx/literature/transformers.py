@@ -269,7 +269,8 @@ def _iteration(of: Series, gpus: int, rate: float, costs: ScalingCosts | None) -
     """One pass with its messages and its update."""
     workload = replace(_workload(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
     deployment, gathered = _fabric(of.system, of.cluster, gpus, of.sent_by), "bf16" if of.strategy == "fsdp" else "fp32"
-    setting = TrainingSetup(gradients=of.gradients, gathered=gathered, costs=costs)
+    negotiated = _file().sources[of.source].horovod
+    setting = TrainingSetup(gradients=of.gradients, gathered=gathered, costs=costs, negotiated=negotiated)
     return simulated(Point(workload, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
 
 

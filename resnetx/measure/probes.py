@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
 
 from resnetx.errors import shortened
-from resnetx.host import dying_with
+from resnetx.host import dying_with, interrupts_held
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.measure.machine import nccl_version
 from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, open_nvml
@@ -74,12 +75,13 @@ def apart(
 def _asked(asked: _Asked) -> dict[str, Any]:
     """The results that a fresh Python gives before it ends, or is lost over an import."""
     limit_s = _IMPORT_S + sum(limit_s for _, _, limit_s in asked.probes)
-    python = subprocess.Popen(
-        [sys.executable, "-P", "-c", "from resnetx.measure.probes import main; main()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        preexec_fn=dying_with(os.getpid()),
-    )
+    with interrupts_held():
+        python = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from resnetx.measure.probes import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=dying_with(os.getpid()),
+        )
     try:
         content, _ = python.communicate(pickle.dumps(asked), limit_s)
     except subprocess.TimeoutExpired as late:
@@ -375,6 +377,7 @@ def _reduced(backend: str, meeting: str, count: int, rank: int, device: int) -> 
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
+    os.environ.setdefault(NCCL_BACKEND_VARIABLE, FIRST_NCCL_BACKEND)  # as runs have it
     try:
         on = torch.device("cuda", device) if backend == "nccl" else torch.device("cpu")
         if on.type == "cuda":

@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from resnetx.choices import Folders, Lab, Server, TorchvisionInput
+from resnetx.choices import Folders, Lab, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.internode import Supply
 from resnetx.interconnect.systems.graph import GpuSpec, Provenance
@@ -461,8 +461,7 @@ def fed(computed: Compute, point: Point, images: int) -> Compute:
     its GPU, alone, waits for.
     """
     every, rates, overlap = _fed(computed, point, images), point.workload.rates, point.setting.overlap
-    by_server = isinstance(point.workload.strategy, Server)  # whose costs were fitted with them on top
-    if rates is None or rates.source != "stated" or by_server or (overlap.input and overlap.host_to_device):
+    if rates is None or rates.source != "stated" or (overlap.input and overlap.host_to_device):
         return every
     alone, step = _fed(computed, replace(point, devices=point.devices[:1], batch_size=images), images).step, every.step
     read_s, copied_s = 0.0 if overlap.input else alone.input_s, alone.host_to_device_s

@@ -10,7 +10,7 @@ from resnetx.choices import Server
 from resnetx.prediction.compute import RATE_ERRORS
 from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.messages import MOST_BETWEEN_NODES, Exchange
-from resnetx.prediction.scaling import KindError, parallel_s, scaling_errors
+from resnetx.prediction.scaling import KindError, not_hidden_s, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import (
     AS_IT_IS,
@@ -273,9 +273,13 @@ class Iteration:
 
     @property
     def _parallel(self) -> tuple[float, float]:
-        """How much shorter and longer it may be by what going parallel costs its host, as logarithms."""
-        share, most = parallel_s(self.point) / self.time_s, PARALLEL_SPREAD
-        return log1p(-share * (1 - 1 / most)), log1p(share * (most - 1))
+        """How much shorter and longer it may be by what going parallel costs its host, as logarithms.
+
+        At worst nothing of it is hidden: a rate may be of a program whose ranks agree on each tensor.
+        """
+        host_s, point, step = parallel_s(self.point), self.point, self.steps[0].step
+        least_s, usual_s = (not_hidden_s(point, step, each_s) for each_s in (host_s / PARALLEL_SPREAD, host_s))
+        return log1p((least_s - usual_s) / self.time_s), log1p((host_s * PARALLEL_SPREAD - usual_s) / self.time_s)
 
     @property
     def _further(self) -> float:

@@ -34,7 +34,7 @@ from resnetx.prediction.memory import lack_of, memory_of
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.open_points import Undecided, left_open
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
-from resnetx.prediction.scaling import host_share, parallel_s, sharing, waiting
+from resnetx.prediction.scaling import host_share, not_hidden_s, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import STAGED, Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep, ScaledRates
 from resnetx.prediction.step import Compute, SimulatedJob, Step, Stretch
@@ -101,7 +101,7 @@ def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> Simulate
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         if isinstance(point.workload.strategy, Zero1 | Fsdp) and point.gpus > 1:
             step = replace(step, update_s=step.update_s * _updated_share(point))
-        host_s = step.host_s + parallel_s(point)
+        host_s = step.host_s + not_hidden_s(point, computed.step, parallel_s(point))
         step = replace(step, host_s=host_s, ranks=ranks, waits=waits, shares=shares, beyond=beyond)
         classes.append(step.slowed(beyond, with_host=True))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be

@@ -26,12 +26,15 @@ from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import (
     GRAPH_RATED,
     IMAGE_BYTES,
+    PARALLEL_LAUNCHES,
     PARALLEL_TENSORS,
     SLOW_LOADER,
+    WAITING,
     PARALLEL_s,
     PARALLEL_TENSORFLOW_s,
     cores_for_each,
     loader_rate,
+    longer_s,
     rated,
 )
 from resnetx.prediction.roofline import HALF, Floats, generation
@@ -213,8 +216,8 @@ def scaling_errors() -> ScalingErrors:
 def waiting(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because ranks wait for the slowest."""
     costs = point.setting.costs or scaling_errors().costs
-    if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(scaling_kind(point)):
-        return 1 / _efficiency(point.gpus, costs.server)
+    if computed.jitter is None and _is_typical(point, costs):
+        return 1 / _efficiency(point.gpus, costs.typical)
     told = point.setting.uneven and not computed.jitter  # of an import whose steps are not known one by one
     jitter = variation(point) if computed.jitter is None or told else computed.jitter
     return slowest_of(point.gpus, jitter) * _farther(point, costs)
@@ -243,13 +246,17 @@ def is_steady(point: Point) -> bool:
     return point.deployment.described.gpu_part(point.devices[0]).compute_capability.value >= STEADY
 
 
-def is_known_server(kind: ScalingKind) -> bool:
+def is_typical(kind: ScalingKind) -> bool:
     """Whether the median of all published rates is nearer to the published ones of a kind than a model of its ranks.
 
-    They are of one node; on several its ranks wait no less.
+    Of servers on one node; on several their ranks wait no less.
     """
     exchange, _, feed = kind
-    return (exchange, feed) == ("server", "none")
+    return exchange == "server" and feed in ("none", "loader")
+
+
+def _is_typical(point: Point, costs: ScalingCosts) -> bool:
+    return bool(costs.typical) and point.gpus > 1 and is_typical(scaling_kind(point))
 
 
 def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
@@ -261,7 +268,8 @@ def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
 def sharing(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
     costs = point.setting.costs or scaling_errors().costs
-    return _crowding(point) * float(longer_by_decoding(costs.host_load, *decoding_beside(point, computed.step)))
+    host_load = 0.0 if computed.jitter is None and _is_typical(point, costs) else costs.host_load
+    return _crowding(point) * float(longer_by_decoding(host_load, *decoding_beside(point, computed.step)))
 
 
 def _crowding(point: Point) -> float:
@@ -358,3 +366,16 @@ def parallel_s(point: Point) -> float:
     if point.setting.framework == "tensorflow":
         each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s * -expm1(-len(workload.gradients) / PARALLEL_TENSORS)
     return each_s * GRAPH_RATED / (rated(deployment.system) or GRAPH_RATED) * log2(point.gpus)
+
+
+def not_hidden_s(point: Point, step: Step, host_s: float) -> float:
+    """How much longer a step takes by so much more of its host.
+
+    A host that launches ahead does a part of it while its GPU computes, and a step takes the longer of both. Loops that
+    wait, and ranks that agree on each tensor when it is ready, hide nothing.
+    """
+    if point.setting.loop in WAITING or point.setting.negotiated:
+        return host_s
+    launches_s = host_s * PARALLEL_LAUNCHES
+    longer = longer_s(step.queue_s + launches_s, step.device_s) - longer_s(step.queue_s, step.device_s)
+    return host_s - launches_s + longer

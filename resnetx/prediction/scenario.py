@@ -349,9 +349,9 @@ class ScalingCosts:
     variation: float  # standard deviation of a rank's step from one to the next, over its mean
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
     parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
-    # The median efficiency of published rates, by the number of GPUs: parameter servers are taken to have it where
-    # nothing is decoded. (): their ranks wait as others do.
-    server: tuple[tuple[int, float], ...] = ()
+    # The median efficiency of published rates, by the number of GPUs, which parameter servers, and loaders on several
+    # nodes, are taken to have. (): their ranks wait as others do.
+    typical: tuple[tuple[int, float], ...] = ()
     steady: float = 0.0  # as `variation`, of NVIDIA's GPUs since Ampere
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
     # How much longer a step on several nodes takes, relative, for each doubling of GPUs beyond 8, times the root of the
@@ -368,6 +368,7 @@ class TrainingSetup:
     framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     gradients: str = "fp32"  # in which precision they are sent
     gathered: str = "fp32"  # in which precision FSDP gathers parameters
+    negotiated: bool = False  # ranks agree on each tensor when it is ready, as with Horovod
     one_process: bool = False  # drives all GPUs of a node; else each has one of its own
     # uneven: they differ in size, so that ranks wait for the slowest: sentences, boxes; by-host: its CPUs make them
     samples: Literal["alike", "uneven", "by-host"] = "alike"

@@ -561,6 +561,7 @@ def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
     named = point.limited_by == "communication" and (room is None or lost[:1] == ["communication"])
     link = f" ({point.limiting_link})" if point.limiting_link and named else ""
     below = point.compute_note.partition(HARDLY)[2].partition(" a step ")[0] if point.limited_by == "host" else ""
+    below = below.replace("images", "images" if point.request is None else point.request.model.samples)
     why = {"communication": link, "launching": f" (below {below})" * bool(below)}
     texts = {
         name: f"{shares[name]} {PARTS[name]}{why.get(name, '')}"

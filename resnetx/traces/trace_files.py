@@ -86,8 +86,10 @@ def unpacked(path: Path) -> bytearray:
     """The content of a file that may be a trace or a profile; refused where it is of another program."""
     file = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES)
     data = file.unpacked()
-    replace(file, what="a profile of PyTorch, or six columns of times").refuse_binary(data)
-    json = _JSON.match(data)
+    what = replace(file, what="a profile of PyTorch, or six columns of times")
+    what.refuse_binary(data)
+    if not (json := _JSON.match(data)):
+        what.refuse_blanks(data)
     program = logs.of_json(data, "trace") if json else ""
     text = "" if json else data[:_LOG_BYTES].decode(errors="replace")
     if other := f"is of {program}" if program else logs.refused(text):

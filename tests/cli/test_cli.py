@@ -54,6 +54,7 @@ from tests.cli.run import run
         (["train", "input.root=/nowhere"], "/nowhere"),
         (["train", "input=synthetic", "batch_size=x"], "batch_size=x: expected a whole number"),
         (["train", "input=synthetic", "gpus=3"], "batch_size=32 does not divide over gpus=3"),
+        (["predict", "gx8", "model=alexnet", "gpus=[1,[2]]"], "gpus=[2]: expected a number of GPUs"),
         (["sweep", "study=quickstar"], "did you mean quickstart?"),
         (["describe", "model=torchvision", "model.name=resnet5"], "model.name=resnet5"),
         (

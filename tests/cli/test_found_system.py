@@ -65,6 +65,14 @@ def test_results_names_a_folder_and_a_file_is_never_written_over(run, tmp_path):
     assert (tmp_path / "drawn/topo.yaml").exists()
 
 
+@pytest.mark.parametrize("words", [["--import", "topo.txt"], ["new", "like=gx8"]])
+@pytest.mark.parametrize("key", ["results", "out"])
+def test_a_file_that_cannot_be_written_is_refused_by_the_setting_that_says_where(run, words, key):
+    status, _, err = run("topology", *words, f"{key}=topo.txt/below")
+    assert (status, err.startswith(f"resnetx: {key}=topo.txt/below/")) == (2, True)
+    assert "cannot be written (Not a directory)" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("content", "words", "sentence"),
     [

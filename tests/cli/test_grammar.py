@@ -232,6 +232,17 @@ def own_folder(tmp_path):
     return folder
 
 
+def test_a_setting_that_a_choice_of_ones_own_has_not_is_told_with_its_file_and_line(capsys, own_folder):
+    (own_folder / "model/small.yaml").write_text("kind: resnetx\nx: 3\nwidht: 32\n")
+    status, _, err = run(capsys, "describe", "--config-dir", str(own_folder), "model=small", "batch_size=8")
+    sentence = "small.yaml, line 3: widht: no such setting; model=resnetx has kind, x, width, classes"
+    assert (status, sentence in " ".join(err.split())) == (2, True), err
+    (own_folder / "input/disk.yaml").write_text("kind: synthetic\n")  # all that it needs
+    (own_folder / "model/small.yaml").write_text("kind: alexnet\nclasses: 10\n")  # lrn is as usual
+    words = ["--config-dir", str(own_folder), "model=small", "input=disk", "batch_size=8", "--cfg", "job"]
+    assert run(capsys, "train", *words)[0] == 0
+
+
 def test_models_and_inputs_of_the_users_own_are_choices_like_any_other(capsys, own_folder):
     words = ["--config-dir", str(own_folder), "model=small", "batch_size=8"]
     status, out, _ = run(capsys, "describe", *words, "--json")

@@ -2,7 +2,9 @@
 
 import pytest
 
+from resnetx.api import measuring
 from resnetx.cli import main
+from resnetx.errors import ConfigError
 from resnetx.measure import examination
 from resnetx.measure.probes import Finding
 from resnetx.settings.files import CONFIGS
@@ -44,3 +46,29 @@ def test_what_is_measured_has_its_record_beside_its_figures(capsys, tmp_path, mo
     assert (tmp_path / "kept" / "deviations.svg").is_file()
     assert main(["bench", "collective=allreduce", "gpus=2", "size=8", "iterations=3", "out=one"]) == 0
     assert "no figure: its one figure is in the answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["FILE", "FILE/below", "LINK", "/proc/nowhere", "/dev/full/below"])
+@pytest.mark.parametrize(
+    "words",
+    ["train", "verify", "sweep", "trace", "bench collective=allreduce gpus=2 size=8", "check gpus=1"],
+)
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_measured(
+    capsys, tmp_path, monkeypatch, words, out
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FILE").touch()
+    (tmp_path / "LINK").symlink_to(tmp_path / "nowhere" / "at" / "all")
+    given = [] if words.startswith(("bench", "check")) else ["model.x=1", "input=synthetic"]
+    assert main([*words.split(), *given, f"out={out}"]) == 2
+    assert f"out={out}: cannot be written (" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_is_measured_is_kept_where_the_disk_of_its_page_is_full_by_then(tmp_path, monkeypatch):
+    def full(*folders, out):
+        raise ConfigError(f"out={out}: cannot be written (No space left on device); give another folder")
+
+    monkeypatch.setattr("resnetx.api.report.report", full)
+    with pytest.raises(ConfigError, match=f"what was measured is kept: resnetx report {tmp_path} out=FOLDER"):
+        measuring.page([tmp_path], tmp_path / "page")

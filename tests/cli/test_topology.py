@@ -494,6 +494,8 @@ def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
         "of nccl2.4 allreduce on dgx1-v100, each predicted without its kind: a blog's note of NCCL, vTrain"
     )
     assert f"sure: such times are off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
+    words[2] = "size=[8,64MiB]"
+    assert f"sure: times of 64 MiB are off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """`resnetx trace --import`: the files of other programs become traces."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -25,6 +26,25 @@ def test_a_file_is_imported_and_shown(file: str, tmp_path: Path, capsys: pytest.
     trace = json.loads(capsys.readouterr().out)
     assert [each["batch_size"] for each in trace["batches"]] == [512, 1024]
     assert (trace["how"], trace["device"]) == ("imported", "k80-562mhz")
+
+
+def test_results_that_cannot_be_written_are_refused_by_name(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["trace", "--import", file, "device=k80-562mhz", "batch_size=8"]
+    assert main([*words, f"results={file}"]) == 2
+    assert f"results: cannot write {file}/imported" in capsys.readouterr().err.replace("\n", " ")
+
+    def full(path: Path, content: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # of a write, which names no file
+
+    monkeypatch.setattr("resnetx.record.sealing.write", full)
+    assert main([*words, f"results={tmp_path}"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.replace("\n", " ").startswith(f"resnetx: results: cannot write {tmp_path} (No")) == (
+        "",
+        True,
+    )
 
 
 def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,13 @@ def test_a_results_folder_that_cannot_be_made_is_a_sentence_that_names_it(tmp_pa
     assert re.fullmatch(rf"resnetx: .*{re.escape(place)}.*\n", capsys.readouterr().err)
 
 
+def test_a_command_beside_a_torchrun_whose_variables_it_has_says_what_is_wrong(capsys, monkeypatch):
+    """As in a container of a job: only the ranks behind the first are silent, as all make the same mistake."""
+    monkeypatch.setenv("RANK", "1")
+    assert cli.main(["predict", "nosuch"]) == 2
+    assert capsys.readouterr().err.startswith("resnetx: nosuch: ")
+
+
 def ended(act, monkeypatch):
     """The exit status of a command that does this."""
     monkeypatch.setattr(cli, "_run", lambda _words: act())
@@ -127,6 +134,32 @@ def test_termination_while_modules_are_loaded_is_answered(number):
     words = [sys.executable, "-c", program, "resnetx.record", "describe"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (128 + signal.SIGTERM, 1)
+
+
+# A signal in a callback, from which Python lets no exception through: imports of modules run some.
+DROPPED = """
+import signal, sys, time, weakref
+from resnetx import cli
+
+class Module:
+    pass
+
+def run(words):
+    module = Module()
+    kept = weakref.ref(module, lambda _: signal.raise_signal(signal.Signals[words[0]]))
+    del module
+    time.sleep(60)
+
+cli._run = run
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_signal_whose_exception_python_drops_ends_a_command_all_the_same(number):
+    done = subprocess.run([sys.executable, "-c", DROPPED, number], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.Signals[number], "resnetx: interrupted\n")
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
 """Pair copies on real GPUs; with one GPU those of its own memory, the host's and storage."""
 
+import dataclasses
+from itertools import pairwise
+
 import msgspec
 import pytest
 import torch
 
 from resnetx.copies import SIZES_BYTES, Entry, Flow
 from resnetx.measure.bench.gpu_copies import CudaRuntime, GpuCopies
+from resnetx.measure.rank import device
 from resnetx.measure.rank.distributed import Ranks
 from tests.gpu.conftest import ON_NULL_GPUS
 
@@ -64,6 +68,20 @@ def test_pairs_are_copied_with_peer_access_and_without(transport):
     assert found.evidence[0].startswith("peer access ")
     both = copier(transport=transport).observe(Entry("device", (Flow(0, 1), Flow(1, 0)), MOST, "both-ways"), 2, 10)
     assert (both.wrong, len(both.times_s)) == ([0, 0], 1)
+
+
+def test_copies_at_once_start_together_whichever_is_the_slower():
+    """Else a fast flow would be over while a slow one, which is to be timed beside it, still copies."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    made = copier()
+    fast = made._lane(Flow(0, 1), 4)
+    slow = dataclasses.replace(made._lane(Flow(1, 0), 4), copy=lambda: torch.cuda._sleep(2**22))
+    for first, second in ((fast, slow), (slow, fast)):
+        fast_s, slow_s = made._held_back([first, second], 3, both_ways=False)[:: 1 if first is fast else -1]
+        assert max(fast_s) < min(slow_s)
+        begins_s = [device.seconds_between(fast.marks[0], mark) for mark in fast.marks[::2]]
+        assert min(later - earlier for earlier, later in pairwise(begins_s)) >= 0.9 * min(slow_s)
 
 
 def test_a_relay_takes_less_than_both_copies():

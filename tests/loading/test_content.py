@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.loading import File, is_file, is_folder
+from resnetx.loading import MOST_BLANKS, File, is_file, is_folder
 
 LIMIT = 1000
 
@@ -93,6 +93,17 @@ def test_text_is_utf8_and_what_is_not_is_named_by_its_line(tmp_path):
 
 
 # ---- packed ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blanks", [" ", "\n", "\t \r\n"])
+def test_blanks_without_end_are_refused_with_their_line(tmp_path, blanks):
+    path = tmp_path / "copies.txt"
+    file = File(path, "a table", 10**6)
+    path.write_text("one\ntwo" + (blanks * MOST_BLANKS)[:MOST_BLANKS] + "three")
+    assert file.text().endswith("three")
+    path.write_text("one\ntwo" + (2 * blanks * MOST_BLANKS)[: MOST_BLANKS + 1] + "three")
+    with pytest.raises(FileError, match=r"copies.txt, line 2: more than 1,000 blanks in a row; expected a table"):
+        file.text()
 
 
 def test_what_is_packed_is_unpacked_in_all_its_members(tmp_path):

@@ -38,6 +38,7 @@ class Hall:
         self.barrier = threading.Barrier(count, timeout=PATIENCE_S)
         self.values = [None] * count
         self.messages = {}
+        self.sizes = {}  # of what GPUs send, by (source, target)
         self.lock = threading.Lock()
 
     def box(self, source, target, tag):
@@ -82,6 +83,7 @@ class Gpu(Thread):
 
     def starts_exchange(self, sent, received):
         for tensor, target in sent:
+            self.hall.sizes.setdefault((self.rank, target), []).append(len(tensor))
             self.starts_send(tensor, target)
         return [self.starts_receive(tensor, source) for tensor, source in received]
 
@@ -169,6 +171,21 @@ def test_between_gpus_what_is_sent_and_received_starts_at_once(asked, monkeypatc
     assert first == second
     assert (first.wrong, first.endpoint) == ([0] * len(asked.flows), "device")
     assert [len(times) for times in first.times_s] == [3]
+
+
+@pytest.mark.parametrize("asked", [ENTRIES[0], ENTRIES[1]])
+def test_gpus_of_two_hosts_are_connected_before_their_first_copy_is_timed(asked, monkeypatch):
+    """NCCL connects two ranks when they first send to each other, which the largest sizes have no warm-up for."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+
+    def copied(ranks):
+        ranks = Gpu(**{field.name: getattr(ranks, field.name) for field in dataclasses.fields(ranks)})
+        copier = SentCopies(asked.size_bytes, ranks, "device")
+        copier._on_gpus, copier._nodes = True, ["a", "b"]
+        observed = copier.observe(asked, 0, 2)
+        return len(observed.times_s[0]), sum(observed.wrong), ranks.hall.sizes[ranks.rank, 1 - ranks.rank]
+
+    assert on_ranks(2, copied) == [(2, 0, [1, asked.size_bytes, asked.size_bytes])] * 2  # one way: there and back
 
 
 # ---- memory that ranks share

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from resnetx import packages
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.measure import examination, probes
 from resnetx.measure.examination import Finding, examine
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, no_graphics
@@ -276,6 +277,17 @@ def test_what_ranks_on_all_gpus_cannot_do_is_tried_in_pairs(monkeypatch, broken,
     found = probes.nccl_pairs_probe(graphics)
     assert (found[0], found[1].removeprefix("ranks on all 4 GPUs did not reduce a tensor: ")) == (state, what)
     assert ("devices=1,3 env.NCCL_P2P_DISABLE=1" in found[2]) == ({1, 3} in broken)
+
+
+def test_ranks_of_a_probe_take_torchs_backend_of_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv(NCCL_BACKEND_VARIABLE, "")  # so that it is as before behind this test
+    monkeypatch.delenv(NCCL_BACKEND_VARIABLE)
+
+    def begun(*_, **__):
+        raise RuntimeError(os.environ.get(NCCL_BACKEND_VARIABLE))
+
+    monkeypatch.setattr("torch.distributed.init_process_group", begun)
+    assert probes._reduced("gloo", f"{tmp_path}/meeting", 1, 0, 0) == FIRST_NCCL_BACKEND
 
 
 def test_a_rank_that_crashes_is_named_before_those_that_waited_for_it():

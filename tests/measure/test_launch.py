@@ -1,5 +1,6 @@
 """What becomes of the record, whatever the child does. Here it is one small process in place of torchrun."""
 
+import re
 import signal
 import sys
 import time
@@ -10,7 +11,7 @@ import pytest
 from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.launching import Launch, Site
-from resnetx.measure.launch import Moment, ending, launcher, write_measured
+from resnetx.measure.launch import Moment, ending, launcher, refuse_half_started, write_measured
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Command
 from resnetx.record import RunFolder, RunRecord
@@ -182,3 +183,36 @@ def test_what_an_earlier_run_left_when_it_was_killed_is_removed(task_of, folder)
 def test_a_killed_child_takes_its_status_into_the_reason(task_of, folder):
     ended = launcher.execute(task_of(), folder, running(f"import os; os.kill(os.getpid(), {signal.SIGKILL})"))
     assert on_disk(folder).reason == ended.reason == "torchrun was killed (SIGKILL)"
+
+
+BY_TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+MEETING = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2: set, but not RANK, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR"),
+        (BY_TORCHRUN, "WORLD_SIZE=2: set, but not MASTER_ADDR, MASTER_PORT; start ranks with torchrun"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE=two: expected a whole number, as torchrun sets it"),
+        ({"RANK": ""}, "RANK=: expected a whole number"),
+        ({**BY_TORCHRUN, **MEETING, "MASTER_PORT": "x"}, "MASTER_PORT=x: expected a whole number"),
+        ({**BY_TORCHRUN, **MEETING, "RANK": "2"}, "RANK=2: expected less than WORLD_SIZE=2"),
+        ({"RANK": "1"}, "RANK=1: expected less than WORLD_SIZE=1"),
+    ],
+)
+def test_a_rank_that_nobody_started_whole_is_refused(monkeypatch, variables, sentence):
+    for name in {**BY_TORCHRUN, **MEETING, "TORCHELASTIC_ERROR_FILE": ""}:
+        monkeypatch.delenv(name, raising=False)
+    refuse_half_started()  # alone
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        refuse_half_started()
+
+
+@pytest.mark.parametrize("meeting", [MEETING, {"TORCHELASTIC_ERROR_FILE": "logs/run/attempt_0/1/error.json"}])
+def test_a_rank_of_torchrun_or_of_the_lab_is_none_of_these(monkeypatch, meeting):
+    for name, value in {**BY_TORCHRUN, **meeting}.items():
+        monkeypatch.setenv(name, value)
+    refuse_half_started()

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from resnetx.api.doctor import obstacle_to
 from resnetx.cli import main
 from resnetx.measure.rank import sharded
 from resnetx.measure.rank.sharded import EmulatedStream, _dividing, padded_elements
@@ -32,6 +33,13 @@ def test_blocks_are_gathered_and_reduced_in_this_order(reshard, parts, tmp_path,
     whole = [sum(times) for times in zip(*(phases[part] for part in (*parts, "gather_s")), strict=True)]
     assert whole == pytest.approx(phases["step_s"], rel=1e-3)
     assert min(phases["gather_s"]) > 0 < min(phases["exposed_communication_s"])
+
+
+@pytest.mark.parametrize("present", [0, 2])
+def test_phases_of_fsdp_are_measured_on_gpus_too(present, request_of, monkeypatch):
+    """What it waits for there: tests/nullcuda/test_truth.py."""
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: present)
+    assert obstacle_to(request_of({"strategy": "fsdp", "gpus": 2, "measure": "phases"})) == ""
 
 
 def test_rows_are_added_until_all_ranks_have_as_many():

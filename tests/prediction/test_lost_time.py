@@ -84,6 +84,8 @@ def test_the_batch_below_which_more_gpus_buy_nothing_stands_beside_what_its_host
     assert " launching (below 95 images per GPU) |" in time_of_each(eight)
     large = predicted(**given, gpus=[1, 8], rate={256: 2470}, batch_size=2048)[-1]
     assert "(below " not in time_of_each(large)
+    bert = predicted(**{**given, "model": "bert"}, gpus=[1, 8], rate={64: 800}, batch_size=64)[-1]
+    assert " sequences per GPU) |" in time_of_each(bert)
 
 
 @pytest.mark.parametrize(("rate", "is_said"), [({256: 2470}, True), ({256: 2470, 32: 1700}, False)])

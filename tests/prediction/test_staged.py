@@ -51,15 +51,15 @@ def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interva
 
 
 def test_boxes_of_which_nothing_is_told_lie_between_the_ends_and_of_the_class_alone_inside():
-    """The third to the fifth box, which were predicted before their rates were entered."""
+    """The third to the thirteenth box, which were predicted before their rates were entered."""
     points = list(undecided(None))
-    assert len(points) == 45
+    assert len(points) == 151
     assert all(point.interval_s[0] <= step_s <= point.interval_s[1] for step_s, point in points)
     held = []
     for case in (case for case in untold_cases() if case.series in staged_series(None)):
         iteration = case.on(replace(case.deployment, told=STAGED["shared"])).iteration(scaling_errors().costs)
         held.append(iteration.interval_s[0] <= case.point.batch_size / case.measured <= iteration.interval_s[1])
-    assert sum(held) == 42
+    assert sum(held) == 119  # 14 of 22 of the H100 are faster
 
 
 @pytest.mark.parametrize(("name", "held", "by_the_other"), [("shared", 30, 30), ("per-gpu", 30, 30)])
@@ -186,7 +186,7 @@ def test_all_reduces_on_2_and_4_gpus_show_the_class():
         assert deployment.staged_on(4) is None  # as it was measured
 
 
-@pytest.mark.parametrize(("name", "error"), [("shared", 0.09), ("per-gpu", 0.023), (None, 0.062)])
+@pytest.mark.parametrize(("name", "error"), [("shared", 0.09), ("per-gpu", 0.023), (None, 0.051)])
 def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
     """Messages take all that a step takes longer: 0.097 of the third box where they did not."""
     errors = []

@@ -34,7 +34,7 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
         return
     for sentence in explained(plan, sizes[-1]) if rows[-1].open else plan.why(sizes[-1]):
         show.say(sentence)
-    _sure(plan, sizes[-1])
+    _sure(plan, sizes)
     show.more(MORE)
 
 
@@ -42,9 +42,11 @@ Priced = tuple[CollectivePlan, CollectiveCost]
 MORE = "rings, algorithms, what else it would take: --all"
 
 
-def _sure(plan: CollectivePlan, size_bytes: int) -> None:
-    error = error_of(plan, size_bytes)
-    off = "such times are off by "
+def _sure(plan: CollectivePlan, sizes: Sequence[int]) -> None:
+    """Of the largest size."""
+    error = error_of(plan, sizes[-1])
+    alike = len({error_of(plan, size_bytes).q90 for size_bytes in sizes}) == 1
+    off = f"{'such times' if alike else f'times of {size_text(sizes[-1])}'} are off by "
     text = error.text.removeprefix("Error ").replace("Off by ", off, 1)
     mean, whose = (f"{off}{error.mean:.1%}, ", "") if error.known else ("", ", counted on other kinds of machines")
     brief = f"sure: {mean}90% within {error.q90:.1%}{whose}.{error.flow_text}"
@@ -107,7 +109,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
             _explanation(plan, sizes[-1])
         else:
             show.say(f"{_told_apart(plan, plans)}: {explained(plan, sizes[-1])[0]}")
-            _sure(plan, sizes[-1])
+            _sure(plan, sizes)
     if not show.everything():
         show.more(MORE)
 

@@ -64,6 +64,7 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
     where = f"--import {file}"
     opened = File(file, _PROGRAMS, MAX_TABLE_BYTES, where)
     content = opened.content()
+    opened.refuse_blanks(content)
     if said := logs.says(content.decode(errors="replace")):
         raise opened.error(said)
     holds_collectives = _NCCL_TESTS.search(content.decode(errors="replace")) is not None

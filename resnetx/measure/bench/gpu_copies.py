@@ -1,12 +1,13 @@
 """Copies between the GPUs of one node, and between them and memory of the host: rank 0 drives all of them.
 
     stream of the first flow   [ sleeping kernel ..... ][gate] mark [copy] mark [copy] mark ...
-    streams of other flows                   (wait for the gate) mark [copy] mark [copy] mark ...
+    streams of other flows                   (wait for the gate) mark [copy] mark (wait) mark [copy] mark ...
 
 Copies are queued while the first stream is held back (`device`), so that they run without the host; what lies
-between two marks is one copy. Both ways at once, each stream waits for the other behind every copy, and the time is
-that until both have ended. A relay copies in pieces: while the third GPU passes one on, the next one comes in. Memory
-that is not pinned is copied by the host itself, and timed from there.
+between two marks is one copy. Of flows at once, each stream waits for the others behind every copy, so that the next
+ones start together; both ways at once, the time is that until both have ended. A relay copies in pieces: while the
+third GPU passes one on, the next one comes in. Memory that is not pinned is copied by the host itself, and timed from
+there.
 
 Whether GPUs reach each other's memory is set before each copy: `transport` host has it off, the others on where they
 can. How much went over NVLink and PCIe is read off the GPUs' counters, once for each pair, around some larger copies.
@@ -16,7 +17,7 @@ References: nvbandwidth (copies behind a held stream, both directions); CUDA sam
 
 import ctypes
 import mmap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -298,7 +299,7 @@ class GpuCopies:
         """[flow][copy] seconds, of both ways at once those until both have ended; and what to say of the clock."""
         if self._endpoint == "pageable" and self._touches_host([lane.flow for lane in lanes]):
             return self._timed_by_host(lanes, count, "it copies memory that is not pinned")
-        launches = sum(lane.launches + 3 for lane in lanes)  # a mark, and what streams wait for each other by
+        launches = sum(lane.launches + 2 + len(lanes) for lane in lanes)  # with marks, and waiting for each other
         at_once = max(1, MOST_LAUNCHES // launches)
         times_s: list[list[float]] = [[] for _ in lanes[: 1 if both_ways else None]]
         while len(times_s[0]) < count:
@@ -315,14 +316,15 @@ class GpuCopies:
         first = lanes[0]
         device = torch.device("cuda", self._gpu_of(first.flow))
         with torch.cuda.device(device), first.on():
-            queued = held_back(lambda: self._queue(lanes, count, both_ways), device)
+            queued = held_back(lambda: self._queue(lanes, count), device)
         if isinstance(queued, Unknown):
             return queued
         return [
-            [seconds_between(*pair) for pair in pairwise(lane.marks)] for lane in (lanes[:1] if both_ways else lanes)
+            [seconds_between(*pair) for pair in _pairs(lanes, lane, both_ways)]
+            for lane in lanes[: 1 if both_ways else None]
         ]
 
-    def _queue(self, lanes: Sequence[_Lane], count: int, both_ways: bool) -> None:
+    def _queue(self, lanes: Sequence[_Lane], count: int) -> None:
         first, *others = lanes
         gate = mark()
         for lane in lanes:
@@ -334,7 +336,8 @@ class GpuCopies:
             for lane in lanes:
                 with lane.on():
                     lane.copy()
-            if both_ways:
+            if others:
+                self._mark(lanes)
                 _wait_for_each_other(lanes)
         self._mark(lanes)
         for lane in others:  # so that waiting for the first stream is waiting for all
@@ -453,13 +456,19 @@ class GpuCopies:
 
 
 def _wait_for_each_other(lanes: Sequence[_Lane]) -> None:
-    ends = []
+    """Whatever each stream does next begins when all have come to their latest marks."""
     for lane in lanes:
-        with lane.on():
-            ends.append(mark())
-    for lane in lanes:
-        for end in ends:
-            lane.stream.wait_event(end)
+        for other in lanes:
+            if other is not lane:
+                lane.stream.wait_event(other.marks[-1])
+
+
+def _pairs(lanes: Sequence[_Lane], lane: _Lane, both_ways: bool) -> Iterable[tuple[torch.cuda.Event, torch.cuda.Event]]:
+    """The marks around each copy of a lane; both ways at once, until both have ended."""
+    if len(lanes) == 1:
+        return pairwise(lane.marks)
+    begins, ends = lane.marks[::2], lane.marks[1::2]
+    return pairwise(begins) if both_ways else zip(begins, ends, strict=False)
 
 
 def _steps(flows: Sequence[Flow]) -> list[tuple[int, int]]:

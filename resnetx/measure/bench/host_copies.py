@@ -67,6 +67,8 @@ class SentCopies:
         sent, received = self._sent[: entry.size_bytes], self._received[: entry.size_bytes]
         if self._ranks.rank in taking_part:
             arrays.write(sent, data_of(self._ranks.rank))
+            if self._on_gpus:  # NCCL connects two ranks when they first send to each other, whatever the size
+                self._copy(entry.flows, sent[:1], received[:1], [Times() for _ in entry.flows], taking_part)
             received.fill_(CLEAR)
             for _ in range(warmups + timings):
                 self._copy(entry.flows, sent, received, times, taking_part)
@@ -148,10 +150,21 @@ class SentCopies:
         if others or not self._apart(flow):
             return
         if flow.target == me:
-            self._wait([self._ranks.starts_send(received, _rank(flow.source), self._group, _BACK)])
+            self._wait(self._starts_back([(received, _rank(flow.source))], []))
         if flow.source == me:
-            self._wait([self._ranks.starts_receive(sent, _rank(flow.target), self._group, _BACK)])
+            self._wait(self._starts_back([], [(sent, _rank(flow.target))]))
             times[0].round_trip_s.append(time.perf_counter() - times[0].start_s[-1])
+
+    def _starts_back(
+        self, sends: list[tuple[torch.Tensor, int]], receives: list[tuple[torch.Tensor, int]]
+    ) -> list[DistributedWork]:
+        """As the way there: a send of NCCL by itself would queue behind all else that its ranks exchange."""
+        if self._on_gpus:
+            return self._ranks.starts_exchange(sends, receives)
+        return [
+            *(self._ranks.starts_send(tensor, target, self._group, _BACK) for tensor, target in sends),
+            *(self._ranks.starts_receive(tensor, source, self._group, _BACK) for tensor, source in receives),
+        ]
 
     def _posted(self, flow: Flow, received: torch.Tensor) -> list[DistributedWork]:
         """Receives of a flow, one for each piece."""

@@ -77,6 +77,21 @@ def ranks_here() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
+def refuse_half_started() -> None:
+    """Refuses a rank whose variables are no numbers, or that has some of them only: others would wait for it, or it."""
+    whole = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    then = "start ranks with torchrun ... -m resnetx.train, or unset RANK and WORLD_SIZE for a single one"
+    for name in (*whole, "MASTER_PORT"):
+        if not (value := os.environ.get(name, "0")).isdecimal():
+            raise ConfigError(f"{name}={value}: expected a whole number, as torchrun sets it; {then}")
+    meeting = () if private_folder() else ("MASTER_ADDR", "MASTER_PORT")
+    lacking = [name for name in (*whole, *meeting) if name not in os.environ]
+    if world_size() > 1 and lacking:
+        raise ConfigError(f"WORLD_SIZE={world_size()}: set, but not {', '.join(lacking)}; {then}")
+    if rank() >= world_size():
+        raise ConfigError(f"RANK={rank()}: expected less than WORLD_SIZE={world_size()}; {then}")
+
+
 def on_one_node() -> bool:
     """Whether all ranks are on this node."""
     return ranks_here() == world_size()

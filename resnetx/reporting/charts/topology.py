@@ -219,7 +219,7 @@ def graph(system: System, rings: Sequence[Walk] = (), told: str = "", name: str 
     return figure(
         name or system.name,
         title,
-        told or "A line for each link, two for two NVLinks; thick: more.",
+        told or "Numbers: GPUs. A line for each link, two for two NVLinks; thick: more.",
         _table(rows),
         _plane(drawn.values(), [*marks, *BOXES], subtitle=told),
         _links(links),
