@@ -547,7 +547,7 @@ def _figures() -> list[str]:
                 "fitted to the same",
             ],
             ["exponent of what feeding tensor cores takes, all GPUs", f"{fit.feeding:.2f}", "fitted to the same"],
-            ["fixed time of a pass over a layer, all GPUs", f"{fit.pass_s * 1e6:.0f} us", "assumed"],
+            ["fixed time of an operation, all GPUs", f"{fit.operation_s * 1e6:.0f} us", "assumed"],
         ],
     )
 

@@ -211,7 +211,7 @@ class ScalingCase:
         )
         rating = host_step.rated(self.point.deployment.system)
         host = assumed(host_step.operations_of(of.layers), self.point.setting.loop, of.precision, rating=rating)
-        step = compute.launched_by_roofline(modelled, images, host)
+        step = compute.launched_by_roofline(modelled, of.layers, images, host)
         return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))
 
     def by_others(self) -> "ScalingCase":

@@ -28,7 +28,7 @@ from resnetx.literature.training_rates import OneGpuRates, Rate, networks_of_one
 from resnetx.literature.transformers import TransformerRate, one_gpu_rates
 from resnetx.prediction import compute, host_step
 from resnetx.prediction import roofline as of_gpus
-from resnetx.prediction.host_step import GPU_PASS_s, HostStep, LaunchedStep
+from resnetx.prediction.host_step import GPU_OPERATION_s, HostStep, LaunchedStep
 from resnetx.prediction.roofline import (
     ALL,
     ATTENTION_SLOWNESS,
@@ -68,7 +68,7 @@ _DEPTHWISE_SLOWNESS = (20.0, 1.0, 1000.0)
 _MEMORY_SLOWNESS = (1.2, 0.2, 10.0)  # caches keep some of what a table says is read again
 _NCHW_SLOWNESS = (1.5, 1.0, 6.0)
 _FEEDING = (0.3, 0.01, 2.0)
-_PASS_s = (GPU_PASS_s, 1e-6, 1e-3)
+_OPERATION_s = (GPU_OPERATION_s, 1e-6, 1e-3)
 # A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
 # the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
 _PULL = 0.1 / 0.5
@@ -84,7 +84,6 @@ class RateToFit:
 
     rate: Rate | TransformerRate
     least: LeastTimes  # of all passes, and the update; those that any figures make alike slow are summed
-    summed: int  # how many passes fewer these are
     host: HostStep
 
     @property
@@ -93,7 +92,7 @@ class RateToFit:
 
     def predicted_s(self, fit: Parameters | Roofline) -> float:
         """Seconds of a step."""
-        return self.host.step_s(float(duration_s(fit, *self.least).sum()) + self.summed * fit.pass_s)
+        return self.host.step_s(float(duration_s(fit, *self.least).sum()))
 
     @property
     def depthwise(self) -> bool:
@@ -145,37 +144,37 @@ def _to_fit(
     passes = least_times(trained, rate.batch_size, on, channels_last)
     update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum() * rate.entry.updated
     update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * rate.entry.part.memory_Bps.value)]), np.zeros(1, bool)
-    least = _joined([passes, (np.zeros(1), update_s, no, no, no, no, np.ones(1))])
-    summed = _summed(least)
-    return RateToFit(rate, summed, least[0].size - summed[0].size, host)
+    least = _joined([passes, (np.zeros(1), update_s, no, no, no, no, np.ones(1), np.ones(1))])
+    return RateToFit(rate, _summed(least), host)
 
 
 def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
     """All passes in one dimension."""
-    computing_s, moving_s, winograd, depthwise, attention, relaid, gain = (
+    computing_s, moving_s, winograd, depthwise, attention, relaid, gain, operations = (
         np.concatenate([array.ravel() for array in arrays]) for arrays in zip(*several, strict=True)
     )
-    return computing_s, moving_s, winograd, depthwise, attention, relaid, gain
+    return computing_s, moving_s, winograd, depthwise, attention, relaid, gain, operations
 
 
 def _summed(least: LeastTimes) -> LeastTimes:
     """The sums of passes that are alike in all but their times."""
-    computing_s, moving_s, *kinds = least
+    computing_s, moving_s, *kinds, operations = least
     found, of = np.unique(np.stack(kinds), axis=1, return_inverse=True)
     winograd, depthwise, attention, relaid = found[:4].astype(bool)
-    sums = (np.bincount(of.ravel(), each) for each in (computing_s, moving_s))
-    return *sums, winograd, depthwise, attention, relaid, found[4]
+    sums = (np.bincount(of.ravel(), each).astype(float) for each in (computing_s, moving_s, operations))
+    computing_s, moving_s, operations = sums
+    return computing_s, moving_s, winograd, depthwise, attention, relaid, found[4], operations
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
     """The figures with the least squared logarithm of predicted over measured; with `prior`, drawn to that.
 
-    Without it, the time of a pass stays what is assumed: hosts of several frameworks and years hide what it is.
+    Without it, the time of an operation stays what is assumed: hosts of several frameworks and years hide what it is.
     """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, _MEMORY_SLOWNESS, _NCHW_SLOWNESS, _FEEDING]
-    figures += [_PASS_s] if prior else []
+    figures += [_OPERATION_s] if prior else []
     pulls = np.full(len(figures), _PULL)
     if len({_network(row) for row in chosen if row.depthwise}) < FEWEST_DEPTHWISE:
         pulls[figures.index(_DEPTHWISE_SLOWNESS)] = 1e4
@@ -185,12 +184,11 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
         return prior
     passes = _joined([row.least for row in chosen])
     first_passes = np.cumsum([0, *(row.least[1].size for row in chosen[:-1])])
-    summed = np.array([row.summed for row in chosen])
     measured_s = np.array([row.rate.step_s for row in chosen])
 
     def residuals(logarithms: Floats) -> Floats:
         tried = Parameters(*np.exp(logarithms).tolist())
-        devices_s = (np.add.reduceat(duration_s(tried, *passes), first_passes) + tried.pass_s * summed).tolist()
+        devices_s = np.add.reduceat(duration_s(tried, *passes), first_passes).tolist()
         steps_s = [row.host.step_s(device_s) for row, device_s in zip(chosen, devices_s, strict=True)]
         errors: Floats = np.log(np.array(steps_s) / measured_s)
         return errors if prior is None else np.append(errors, pulls * (logarithms - _logarithms(prior)))
@@ -254,7 +252,7 @@ def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fi
         memory_slowness=_rounded(parameters.memory_slowness),
         nchw_slowness=_rounded(parameters.nchw_slowness),
         feeding=_rounded(parameters.feeding),
-        pass_s=_rounded(parameters.pass_s),
+        operation_s=_rounded(parameters.operation_s),
         attention_slowness=_rounded(parameters.attention_slowness),
         rows=len(chosen),
         fit_error=_rounded(np.mean([abs(row.error(parameters)) for row in chosen])),
@@ -561,7 +559,7 @@ def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -
         everything.depthwise_slowness,
         everything.memory_slowness,
         everything.nchw_slowness,
-        pass_s=everything.pass_s,
+        operation_s=everything.operation_s,
         attention_slowness=ATTENTION_SLOWNESS,
     )
     return [

@@ -134,7 +134,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     states, graph, _ = trained
     if workload.rates is None:
         modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, *trained)
-        step = launched_by_roofline(modelled, images, _launches(point, layers)[0])
+        step = launched_by_roofline(modelled, layers, images, _launches(point, layers)[0])
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
     if CPU in gpu.product_names:
@@ -156,7 +156,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     decoded = isinstance(workload.request.input, TorchvisionInput)
     fixed_s = [_fixed_s(modelled, layers, gpu, point.setting.loop, states)]
     if graph:  # of which one GPU has told
-        fixed_s.insert(0, 2 * len(modelled.step.names) * host_step.GRAPH_PASS_s + modelled.step.update_s)
+        fixed_s.insert(0, host_step.operations_of(layers) * host_step.GRAPH_OPERATION_s + modelled.step.update_s)
     steps = [
         workload.rates.step(images, host, of_gpu_s, bounds_s, decoded).of_part(point.parts)
         for host in launches
@@ -211,9 +211,9 @@ def side(
     return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, fixed_s, host)
 
 
-def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
+def launched_by_roofline(modelled: Compute, layers: Sequence[Layer], images: int, host: HostStep) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
-    fixed_s = 2 * len(modelled.step.names) * host_step.GPU_PASS_s + modelled.step.update_s
+    fixed_s = host_step.operations_of(layers) * host_step.GPU_OPERATION_s + modelled.step.update_s
     return launched(images, modelled.step.compute_s, fixed_s, host, (modelled.best, modelled.error))
 
 
@@ -382,7 +382,7 @@ def of_roofline(
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
     model = roofline.fitted(gpu, layers, precision)
     if graph:
-        model = msgspec.structs.replace(model, pass_s=min(model.pass_s, host_step.GRAPH_PASS_s))
+        model = msgspec.structs.replace(model, operation_s=min(model.operation_s, host_step.GRAPH_OPERATION_s))
     return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states, channels_last)
 
 

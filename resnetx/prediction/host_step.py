@@ -76,10 +76,9 @@ GRAPH, GRAPH_RATED = 0.5, 2143.0
 # least error over 152 steps at an eighth of a batch, as many as were known then, and 103 of one batch on several GPUs
 # (10 to 14 without a machine).
 GPU_OPERATION_s = 12e-6
-GPU_PASS_s = 20e-6  # the same of a roofline, for each pass over a layer
 # The same of a step that is a CUDA graph, whose kernels follow each other without a host: ResNet-50 in bf16 on one H100
-# takes 5.0 ms for 8 images and 10.1 for 32 (`results/h100/one-gpu-rest`), 7 to 9 us a pass.
-GRAPH_PASS_s = 8e-6
+# takes 5.0 ms for 8 images and 10.1 for 32 (`results/h100/one-gpu-rest`), 6 to 8 us an operation.
+GRAPH_OPERATION_s = 7e-6
 MOST_FIXED = 0.7  # of the GPU's part of a known step that no smaller batch makes shorter
 MOST_OF_STEP = 0.9  # that the host's part may be of a step that is known: assumed
 LEAST_STEP = 1e-6  # of a step, at best: of no time at all there is no logarithm
@@ -158,6 +157,17 @@ class LaunchedStep:
     def slower(self) -> float:
         """And how much longer."""
         return math.expm1(math.hypot(*(math.log1p(by[1]) for by in (self.by_device, self.by_host))))
+
+    def ending(self, shortest_s: float, longest_s: float) -> "LaunchedStep":
+        """With an interval that reaches no further, and has as much of either part as before."""
+        ends = ((shortest_s, 1 - self.faster), (longest_s, 1 + self.slower))
+        shares = [math.log(end_s / self.time_s) / math.log(end) if end != 1 else 1.0 for end_s, end in ends]
+        shorter, longer = (min(1.0, max(0.0, share)) for share in shares)
+        by_device, by_host = (
+            (1 - max(LEAST_STEP, 1 - by[0]) ** shorter, (1 + by[1]) ** longer - 1)
+            for by in (self.by_device, self.by_host)
+        )
+        return replace(self, by_device=by_device, by_host=by_host)
 
     def of_part(self, parts: int) -> "LaunchedStep":
         """The step of one part of a batch in parts, of which this one is of as many images."""

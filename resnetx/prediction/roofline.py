@@ -4,7 +4,8 @@
 
 A pass (forward or backward) over one layer takes
 
-    FLOP / (matmul_efficiency x peak) + memory_slowness x bytes / (MEMORY_EFFICIENCY x memory bandwidth) + pass_s
+    FLOP / (matmul_efficiency x peak) + memory_slowness x bytes / (MEMORY_EFFICIENCY x memory bandwidth)
+    + operations x operation_s
 
 Both add up: with the larger of the two alone, rates of publishers left out are further off. In fp32, convolutions with
 square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's algorithm does 3x3 ones with
@@ -15,9 +16,10 @@ table says (casts, dropout, what is kept): `memory_slowness`. In half precision 
 and write takes (peak / peak in fp32) ** `feeding` times as long. That is all that is fitted: six figures, to published
 rates of whole networks on one GPU (`training_fit`, which also says how far off it is). Networks of attention have a
 share of the peak and a slowness of memory of their own, fitted to rates of transformers, and their attention takes
-ATTENTION_SLOWNESS times as long. Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's own
-rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which
-is no property of the GPU and is not fitted here (`host_step`).
+ATTENTION_SLOWNESS times as long. Single layers were never checked. Operations are those that PyTorch launches, half of
+them in each pass; `operation_s` is GPU_OPERATION_s where no generation's own rates at small batches say otherwise. What
+a small batch cannot make shorter is mostly the host's part of a step, which is no property of the GPU and is not fitted
+here (`host_step`).
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
@@ -41,7 +43,7 @@ from numpy.typing import NDArray
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
-from resnetx.prediction.host_step import GPU_PASS_s
+from resnetx.prediction.host_step import GPU_OPERATION_s, operations_of
 from resnetx.prediction.step import HashedTuple, Step
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -51,8 +53,9 @@ Flags = NDArray[np.bool_]
 Clocked = tuple[GpuSpec, str, float | None]  # a GPU at a precision and a clock; None: its boost clock
 # What passes take at least on a GPU, arrays of one shape: computing at the peak rate; what they read and write; whether
 # Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention; whether images
-# are stored in a way that its convolution is not made for; how many times the peak in fp32 that of its product is.
-LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags, Floats]
+# are stored in a way that its convolution is not made for; how many times the peak in fp32 that of its product is; the
+# operations that are launched.
+LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags, Floats, Floats]
 
 ALL = "all"  # the fit to all generations of GPUs
 ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
@@ -90,7 +93,7 @@ class Parameters:
     memory_slowness: float = 1.0
     nchw_slowness: float = 1.0
     feeding: float = 0.0
-    pass_s: float = GPU_PASS_s
+    operation_s: float = GPU_OPERATION_s
     attention_slowness: float = 1.0
 
 
@@ -104,7 +107,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory_slowness: float = 1.0  # of what is read and written, over its roof
     nchw_slowness: float = 1.0  # of what convolutions read and write in half precision where images are stored as NCHW
     feeding: float = 0.0  # exponent of (peak / peak in fp32), times which what products read and write takes
-    pass_s: float  # of each pass over each layer, to start it and to fill the GPU
+    operation_s: float  # of each operation, to start it and to fill the GPU
     attention_slowness: float = 1.0  # of attention, over its roof
     rows: int  # published rates that it is fitted to
     fit_error: float  # mean over these rows
@@ -186,7 +189,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             memory_slowness=figures.memory_slowness,
             nchw_slowness=figures.nchw_slowness,
             feeding=figures.feeding,
-            pass_s=figures.pass_s,
+            operation_s=figures.operation_s,
         )
 
 
@@ -201,6 +204,7 @@ class LayerWork:
     depthwise: Flags  # by layer: it convolves each channel by itself
     attention: Flags  # by layer
     convolution: Flags  # by layer
+    operations: Floats  # that are launched
 
 
 def fitted(gpu: GpuSpec | None = None, table: Sequence[Layer] = (), precision: str = "fp32") -> Roofline:
@@ -277,7 +281,7 @@ def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec, states: in
 
     `states`: numbers that the optimizer keeps of each; SGD keeps its momentum.
     """
-    return roofline.pass_s + of_parameters_s(gradient_bytes, gpu, states, at_once=True)
+    return roofline.operation_s + of_parameters_s(gradient_bytes, gpu, states, at_once=True)
 
 
 def of_parameters_s(gradient_bytes: float, gpu: GpuSpec, states: int = 1, at_once: bool = False) -> float:
@@ -429,6 +433,7 @@ def least_times(work: LayerWork, batch_size: int, on: Clocked, channels_last: bo
         np.broadcast_to(work.attention, shape),
         np.broadcast_to(work.convolution & (precision in HALF and not channels_last), shape),
         np.where((work.flop > 0) & ~work.depthwise & (not in_fp32), gain, 1.0),
+        np.broadcast_to(work.operations, shape),
     )
 
 
@@ -441,13 +446,14 @@ def duration_s(
     attention: Flags,
     relaid: Flags,
     gain: Floats,
+    operations: Floats,
 ) -> Floats:
     """Seconds of each pass, by the least times of all."""
     speed = np.where(winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
     speed = np.where(depthwise, 1 / fit.depthwise_slowness, speed)
     slowness = np.where(attention, fit.attention_slowness, 1.0)
     memory = fit.memory_slowness * np.where(relaid, fit.nchw_slowness, 1.0) * gain**fit.feeding
-    passes_s: Floats = slowness * (computing_s / speed + memory * moving_s) + fit.pass_s
+    passes_s: Floats = slowness * (computing_s / speed + memory * moving_s) + operations * fit.operation_s
     return passes_s
 
 
@@ -466,7 +472,8 @@ def _work(table: HashedTuple[Layer], image_size: int) -> LayerWork:
     depthwise = np.array([_is_depthwise(layer, shapes) for layer in table], dtype=bool)
     attention = np.array([layer.kind in ATTENTION for layer in table], dtype=bool)
     convolution = np.array([layer.kind == "conv" for layer in table], dtype=bool)
-    return LayerWork(flop, moved, parameters, square, depthwise, attention, convolution)
+    operations = np.array([operations_of([layer]) / 2 for layer in table])  # alike in both passes
+    return LayerWork(flop, moved, parameters, square, depthwise, attention, convolution, operations)
 
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:

@@ -55,7 +55,7 @@ WAITED_UNSEEN = {roofline.ALL: (0.66075, 2.419, 20e-6), "7.0": (0.74823, 2.7714,
 def longer_s(fit, computing_s, moving_s, winograd, *_):
     """Passes as they were modelled then: a layer took the longer of computing and moving, not both."""
     speed = np.where(winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
-    return np.maximum(computing_s / speed, moving_s) + fit.pass_s
+    return np.maximum(computing_s / speed, moving_s) + fit.operation_s
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def waited(parameters):
     """Rooflines as they were when runs waited them out."""
     known = roofline.fits()[roofline.ALL]
     then = {
-        name: msgspec.structs.replace(known, matmul_efficiency=share, square_speedup=square, pass_s=pass_s)
+        name: msgspec.structs.replace(known, matmul_efficiency=share, square_speedup=square, operation_s=pass_s)
         for name, (share, square, pass_s) in parameters.items()
     }
     with pytest.MonkeyPatch.context() as patch:

@@ -172,11 +172,11 @@ def test_between_a_step_of_the_host_and_one_of_the_gpu_no_fixed_time_of_the_gpu_
 
 
 def test_a_graph_is_as_short_at_small_batches_as_one_h100_measured():
-    """From the eager rate at 256 images; what a pass of a graph takes was chosen on these two, and both ends hold."""
+    """From the eager rate at 256 images; what a graph's operation takes was chosen on these two, and both ends hold."""
     for images, folder in ((8, "resnet50_b8_g1_4e5e4437_r1"), (32, "resnet50_b32_g1_ba395de9_r1")):
         measured_s = images / run(f"results/h100/one-gpu-rest/{folder}").images_per_s
         computed = step(images, rate_of(FULL), graph=True)
         assert computed.step.compute_s == pytest.approx(measured_s, rel=0.1)
         assert holds(computed, measured_s)
-        assert computed.error > 0.4  # on other GPUs a pass may take what it takes where a host launches it
+        assert computed.error > 0.4  # on other GPUs an operation may take what it takes where a host launches it
         assert holds(step(images, graph=True), measured_s)

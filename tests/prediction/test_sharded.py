@@ -89,7 +89,7 @@ def test_a_batch_in_parts_pays_for_its_messages_once(strategy):
 
 def test_what_an_optimizer_keeps_is_read_and_written():
     gpu, fit = parts_table("gpus")["h100-sxm5-80gb"], fitted()
-    sgd, adamw = (update_s(fit, 1e9, gpu, states) - fit.pass_s for states in (1, 2))
+    sgd, adamw = (update_s(fit, 1e9, gpu, states) - fit.operation_s for states in (1, 2))
     assert adamw / sgd == pytest.approx(7 / 5)
     words = {"model": "mlpx", "systems": "dgx-h100", "gpus": 1, "batch_size": 1, "image_size": 32}
     plain, longer = (resnetx.predict(**words, optimizer=name).points[0].compute_s for name in ("sgd", "adamw"))

@@ -167,6 +167,17 @@ def test_between_two_known_steps_the_part_of_the_gpu_grows_with_the_images():
     assert all(step.host.step_s(step.device_s) == pytest.approx(step.time_s) for step in steps)
 
 
+def test_beside_one_rate_images_get_hardly_dearer_in_larger_batches_or_cheaper_in_smaller_ones():
+    """The slow end fell to 0.6 of the known rate, 2,470 images/s; larger batches are rarely slower."""
+    rates = StatedRates(((64, 2470.0),), "stated", "rate=")
+    for host in (NO_HOST, HostStep(0.004), HostStep(0.02), HostStep(0.004, waits=True)):
+        for images, step in ((each, rates.step(each, host, 0.004)) for each in (4, 16, 56, 72, 256, 2048)):
+            slow, fast = (images / (step.time_s * end) for end in (1 + step.slower, 1 - step.faster))
+            assert slow < images / step.time_s < fast
+            assert slow > 2470 / 1.151 if images > 64 else fast < 2470 * 1.151
+            assert step.by_device[0] > 0 and step.by_host[1] >= 0
+
+
 def test_what_the_host_limits_is_told_by_the_true_parts():
     """At small batches more of the step is the host's, and the GPU's part is what its work needs."""
     rates, host = StatedRates(((256, 2470.0),), "stated", "rate="), HostStep(0.04)
