@@ -79,8 +79,8 @@ _RANGES = {
     "launch_s": _HOPS_s,
     "rccl_launch_s": _HOPS_s,
     "in_switch_s": _TIMES_s,
-    "in_switch_lost_s": _TIMES_s,
-    "in_switch_over_s": (10e-6, 5e-3, 0.1e-3),
+    "in_switch_chunk_s": (0.0, 10e-6, 0.5e-6),
+    "in_switch_fill": (0.0, 5.0, 1.0),
     "ll_channel_s_per_B": (0.0, 1e-9, 0.1e-9),
     **dict.fromkeys(("ll_twice", "ll_once", "ll_chain", "pcie_ll"), _LL_SHARES),
 }
@@ -88,8 +88,6 @@ _NAMES = Fitted.__struct_fields__
 _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES]).T
 # Of two figures that are alike, one that no figure tells stays near the other, and not where it began.
 _ALIKE = (
-    ("rings_lost_s", "in_switch_lost_s"),
-    ("rings_over_s", "in_switch_over_s"),
     ("pcie_ring_share", "one_switch_share"),
     ("launch_s", "rccl_launch_s"),
     *((f"{protocol}_twice", f"{protocol}_{shape}") for protocol in ("ll", "ll128") for shape in ("once", "chain")),
@@ -112,6 +110,7 @@ PLACES: tuple[Place, ...] = get_args(Place)
 FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
 _CHANNELS_s_per_B = [round(n * 1e-11, 12) for n in range(41)]  # tried of trees in LL between nodes
+_LOST = [round(n * 0.01, 2) for n in range(31)]  # tried of switches of a rack
 
 
 def main() -> None:
@@ -130,11 +129,8 @@ def main() -> None:
             f"{kind.left_out:6.1%}  alpha-beta {kind.alpha_beta:6.1%}  power law {kind.power_law:6.1%}"
         )
     for band in table.bands:
-        print(f"{band.text}, {band.points}:")
-        for name in ("model", "alpha_beta", "power_law"):
-            print(f"    {name:10} {getattr(band, name)}")
-    for errors in table.by_one_size:
-        print(errors)
+        print(f"{band.text}, {band.points}:", band.model, band.alpha_beta, band.power_law, sep="\n    ")
+    print(*table.by_one_size, sep="\n")
     print(f"widened {table.widened}, in a kind {table.widened_in_kind}, launches by one process {table.launch_q90}")
 
 
@@ -438,7 +434,7 @@ def _fits(points: Sequence[PublishedTime], everything: Fitted) -> dict[str, Fitt
     fits = {}
     for kind, own in kinds.items():
         others = [point for point in points if _apart(point.plan_key) != kind]
-        fits[kind] = fit(others) if any(map(_on_one_host, own)) else _with_trees(others, everything)
+        fits[kind] = fit(others) if any(map(_on_one_host, own)) else _with_hosts(others, everything)
     return fits
 
 
@@ -527,14 +523,22 @@ def _rival_row(point: PublishedTime) -> Sequence[float]:
 
 def fit(points: Sequence[PublishedTime]) -> Fitted:
     """The figures with the least errors of the points."""
-    return _with_trees(points, _fit_inside(points))
+    return _with_hosts(points, _fit_inside(points))
 
 
-def _with_trees(points: Sequence[PublishedTime], figures: Fitted) -> Fitted:
-    """The figures with what a channel takes in trees of nodes, the only one that small sizes between hosts tell."""
-    small = [point for point in points if not _on_one_host(point) and point.size_bytes < BANDS_BYTES[0]]
-    tried = [msgspec.structs.replace(figures, ll_channel_s_per_B=each) for each in _CHANNELS_s_per_B]
-    return min(tried, key=lambda each: float(np.abs(log_errors(small, each)).sum()))
+def _with_hosts(points: Sequence[PublishedTime], figures: Fitted) -> Fitted:
+    """The figures with the two that only several hosts tell: small sizes of trees, and large ones of a rack."""
+    between = [point for point in points if not _on_one_host(point)]
+    small = [point for point in between if point.size_bytes < BANDS_BYTES[0]]
+    of_rack = [point for point in between if point.entry.cluster is None and point.size_bytes >= BANDS_BYTES[-1]]
+    figures = _least(small, figures, "ll_channel_s_per_B", _CHANNELS_s_per_B)
+    return _least(of_rack, figures, "in_switch_lost", _LOST)
+
+
+def _least(points: Sequence[PublishedTime], figures: Fitted, name: str, values: Sequence[float]) -> Fitted:
+    """The figures with that value of one which has the least errors."""
+    tried = [msgspec.structs.replace(figures, **{name: value}) for value in values]
+    return min(tried, key=lambda each: float(np.abs(log_errors(points, each)).sum()))
 
 
 def _fit_inside(points: Sequence[PublishedTime]) -> Fitted:

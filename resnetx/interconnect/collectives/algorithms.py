@@ -190,8 +190,9 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rings_lost_s: float = 0.0  # on the way to the rate of large sizes, of the same
     rings_over_s: float = 0.5e-3  # half of it is lost once bytes have moved for so long
     in_switch_s: float = 25e-6  # fixed, of reduction in switches
-    in_switch_lost_s: float = 0.0
-    in_switch_over_s: float = 0.1e-3
+    in_switch_chunk_s: float = 0.5e-6  # of each chunk of a channel
+    in_switch_fill: float = 1.0  # chunks of all channels before the switches are busy
+    in_switch_lost: float = 0.0  # of the rate, as a power of how many times eight GPUs have a part of the array
     hopper_in_switch_share: float = 0.85
     ll_twice: float = 1 / 4
     ll_once: float = 1 / 4
@@ -248,13 +249,37 @@ LAUNCH_ALIKE = 1.1  # times as long as with a process for each GPU, from which i
 
 SETTLING_FROM = 8.0  # compute capability: V100s over direct NVLinks show none of it, A100s do, four of them as eight
 
+# What NCCL hands to switches that reduce (enqueue.cc and nvls.cc of 2.30): chunks of so many bytes, from so many on for
+# all channels and parts; in one node, and in a tree of nodes. Rates are of the largest chunk on eight GPUs.
+SWITCH_CHUNKS = ((64, 2**17), (8, 2**16), (2, 2**15), (0, 2**14))
+TREE_CHUNKS = ((4, 2**17), (1, 2**16), (0, 2**15))
+SWITCH_CHANNELS = ((10.0, 24, 32), (0.0, 16, 16))  # from this compute capability on, in one node and in several
+SWITCH_GPUS, MOST_SWITCH_PARTS = 8, 32
+BOTH_LIMIT = 4  # norm of what the switches and what the network take: the slower is waited for, and some of the other
+
 
 @dataclass(frozen=True)
-class Settling:
-    """What is lost on the way to the rate of large sizes, half of it once bytes have moved for `over_s`."""
+class SwitchChunks:
+    """What reduction in switches takes beyond its rate: small arrays go in small chunks, and each costs by itself."""
 
-    lost_s: float
-    over_s: float
+    chunk_s: float
+    fill: float  # chunks of all channels before the switches are busy
+    channels: int
+    parts: int  # of the array, one for each GPU
+    sizes: tuple[tuple[int, int], ...]  # the largest first
+
+    def seconds(self, size_bytes: float, s_per_byte: float) -> float:
+        """By its chunks, or what a larger array takes in larger ones, if that is less."""
+        at_once, found = self.channels * self.parts, []
+        for least, chunk_bytes in self.sizes:
+            moved = max(size_bytes, least * at_once * chunk_bytes)
+            more_s = self.chunk_s * moved / self.channels * (1 / chunk_bytes - 1 / self.sizes[0][1])
+            first_s = at_once * chunk_bytes * s_per_byte + self.chunk_s * self.parts
+            first_s *= self.fill * min(1.0, moved / (at_once * chunk_bytes))
+            found.append((moved - size_bytes) * s_per_byte + more_s + first_s)
+            if moved == size_bytes:
+                break
+        return min(found)
 
 
 @dataclass(frozen=True)
@@ -276,7 +301,7 @@ class Channels:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Seconds = fixed + size x per byte + pieces that fill the ring + what NVSwitches take to reach their rate."""
+    """Seconds = fixed + size x per byte + what it takes to fill the ring, or the switches, and to reach their rate."""
 
     name: str  # "ring", "tree", "nvls", "all-pairs", "sends"
     fixed_s: float
@@ -286,7 +311,8 @@ class Algorithm:
     channels: int = 1
     channel_bytes: int = 0  # there are fewer channels where each would have less
     most_bytes: int = PIECE_BYTES  # of a piece
-    settling: Settling | None = None  # None: the rate of large sizes is reached at once
+    settling: tuple[float, float] | None = None  # seconds lost until the rate is reached, half of them after so many
+    in_chunks: SwitchChunks | None = None
     plateau: Plateau | None = None  # between nodes
     one_message: Channels | None = None  # of messages at once: what the largest takes by itself, if that is longer
     protocol: str = ""  # of NCCL, where a ring has several
@@ -324,7 +350,10 @@ class Algorithm:
         if self.one_message:
             moving_s = max(moving_s, self.one_message.seconds(size_bytes))
         if self.settling:
-            moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
+            lost_s, over_s = self.settling
+            moving_s += lost_s * moving_s / (moving_s + over_s)
+        if self.in_chunks:
+            moving_s += self.in_chunks.seconds(size_bytes, self.s_per_byte)
         if self.fill_s_per_byte:
             piece_bytes = max(size_bytes / self.channels, min(size_bytes, self.channel_bytes))
             moving_s += self.fill_s_per_byte * min(piece_bytes, self.most_bytes)
@@ -583,7 +612,7 @@ class NcclAlgorithms:
             self._start_s + protocol.base_s + handovers * steps * hop_s,
             factor * idle / (self.ring_Bps * taken_share),
             self._ring_limit,
-            settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
+            settling=(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
             kept=protocol.name == "LL128" and kind == "twice" and self.inside.lanes is not None,
             expected=(
@@ -634,15 +663,20 @@ class NcclAlgorithms:
             return None
         hopper = capability < 10
         share = self.fitted.hopper_in_switch_share if hopper else expected_share
-        moved = (1 + 1 / ranks) / port_Bps
-        inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
+        parts = min(ranks, MOST_SWITCH_PARTS)
+        moved = (1 + 1 / parts) / port_Bps
+        lost = max(1.0, parts / SWITCH_GPUS) ** self.fitted.in_switch_lost
+        inside_s, between_s = moved / share * lost, (2 if self._nodes > 2 else 1) / self._network_Bps
+        channels = next(of[self._nodes > 1] for least, *of in SWITCH_CHANNELS if capability >= least)
+        fill = self.fitted.in_switch_fill * (1 + 2 * math.log2(self._nodes))  # up and down the tree
+        chunks = TREE_CHUNKS if self.between else SWITCH_CHUNKS
         return Algorithm(
             "nvls",
             self._start_s + self.fitted.in_switch_s + 2 * math.log2(self._nodes) * self._crossing_s(IN_SWITCH),
-            max(inside_s, between_s),
+            (inside_s**BOTH_LIMIT + between_s**BOTH_LIMIT) ** (1 / BOTH_LIMIT) if self.between else inside_s,
             self.between.limit if self.between and between_s > inside_s else _SWITCH_PORTS,
-            settling=Settling(self.fitted.in_switch_lost_s, self.fitted.in_switch_over_s),
-            expected=None if self.between else (switch_s, moved / expected_share),
+            in_chunks=SwitchChunks(self.fitted.in_switch_chunk_s, fill, channels, parts, chunks),
+            expected=None if self.between else (switch_s, (1 + 1 / ranks) / port_Bps / expected_share),
         )
 
     @property
