@@ -323,11 +323,14 @@ def _passed_over(curve: Curve) -> str:
     """That the batch does not divide over all GPUs of a node, where that is why they are left out; "" elsewhere."""
     system, batch = curve.deployment.described, curve.placements[0][1]
     gpus, most = len(system.gpus), max(len(devices) for devices, _ in curve.placements)
-    if system.nodes > 1 or curve.deployment.on_cpus or gpus <= most or batch % gpus == 0:
+    parts = 1 if curve.workload.request is None else curve.workload.request.accumulate
+    if system.nodes > 1 or curve.deployment.on_cpus or gpus <= most or batch % (gpus * parts) == 0:
         return ""
+    divides, uneven = "does not divide", f", or gpus={most},{gpus} split=uneven"
+    if parts > 1:
+        divides, uneven = f"does not divide in accumulate={parts} parts each", ""
     return (
-        f"Left out: {gpus} GPUs, all of {system.name}, over which batch_size={batch} does not divide; give another, or "
-        f"gpus={most},{gpus} split=uneven."
+        f"Left out: {gpus} GPUs, all of {system.name}, over which batch_size={batch} {divides}; give another{uneven}."
     )
 
 

@@ -317,10 +317,12 @@ def named_workloads(given: Point, settings: PredictSettings, known: "Known | Non
 
 
 def _divides(point: Point) -> bool:
-    """Whether its batch can be split over as many GPUs."""
-    batch = point.get("batch_size", TABLE["batch_size"].default)
-    whole = point.get("scaling") == "weak" or point.get("split") == "uneven" or not isinstance(batch, int)
-    return whole or batch % point["gpus"] == 0
+    """Whether its batch can be split over as many GPUs, in as many parts on each."""
+    batch, parts = point.get("batch_size", TABLE["batch_size"].default), point.get("accumulate", 1)
+    if not isinstance(batch, int) or not isinstance(parts, int) or parts < 1:  # which is refused later
+        return True
+    whole = point.get("scaling") == "weak" or point.get("split") == "uneven"
+    return whole or batch % (point["gpus"] * parts) == 0
 
 
 def composed_alike(given: Point) -> Iterator[tuple[Point, list[Request]]]:

@@ -592,6 +592,15 @@ def test_numbers_of_gpus_that_nobody_asked_for_go_on_to_all_of_a_node(capsys):
     said = capsys.readouterr()
     assert [json.loads(line)["gpus"] for line in said.out.splitlines()] == [1, 2, 4]
     assert "Left out: 6 GPUs, all of summit, over which batch_size=256 does not divide" in said.err
+    assert main([*words, "batch_size=96", "accumulate=3"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["gpus"] for line in said.out.splitlines()] == [1, 2, 4]
+    assert "over which batch_size=96 does not divide in accumulate=3 parts each; give another." in " ".join(
+        said.err.split()
+    )
+    for parts in ("0", "x"):
+        assert main([*words, "batch_size=96", f"accumulate={parts}"]) == 2
+        assert capsys.readouterr().err.startswith(f"resnetx: accumulate={parts}: ")
 
 
 def test_images_as_nchw_are_predicted_to_be_slower_in_half_precision_alone(capsys):
