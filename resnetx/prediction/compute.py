@@ -185,6 +185,7 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
             side(there, workload.layers, other.part, there_at, known, *trained),
             replace(side(here, workload.layers, gpu, here_at, stated or own, *trained), stated=stated is not None),
             decoded,
+            channels_last=request.channels_last,
         )
         for known, own in zip(*launches, strict=True)
     ]

@@ -360,6 +360,7 @@ def rescaled_s(
     measured_on: tuple[GpuSpec, str],
     wanted_on: tuple[GpuSpec, str],
     publisher: str = "",
+    channels_last: bool = True,
 ) -> float:
     """The GPU's part of a step on another GPU; both with the precision that they compute in.
 
@@ -369,7 +370,7 @@ def rescaled_s(
     (gpu, precision), (other, other_precision) = measured_on, wanted_on
     models = [fitted_alike(each, publisher, table, at) for each, at in (measured_on, wanted_on)]
     here, there = (
-        modelled_step(model, table, image_size, batch_size, *each).compute_s
+        modelled_step(model, table, image_size, batch_size, *each, channels_last=channels_last).compute_s
         for model, each in zip(models, (measured_on, wanted_on), strict=True)
     )
     moved = (

@@ -247,6 +247,7 @@ def rescaled_step(
     decoded: bool = False,
     publisher: str = "",
     error: float | None = None,
+    channels_last: bool = True,
 ) -> LaunchedStep:
     """The step on the `wanted` GPU by rates of the `known` one. `table`: the layers, image size and images of a step.
 
@@ -259,7 +260,8 @@ def rescaled_step(
     )
     on = ((known.part, known.precision), (wanted.part, wanted.precision))
     device_s, *ends_s = (
-        roofline.rescaled_s(each.device_s, wanted.alone_s, *table, *on, publisher) for each in (step, *ends)
+        roofline.rescaled_s(each.device_s, wanted.alone_s, *table, *on, publisher, channels_last)
+        for each in (step, *ends)
     )
     if error is None:
         kind = roofline.rescaling_kind(known.part, wanted.part, wanted.precision)

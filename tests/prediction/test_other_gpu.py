@@ -191,3 +191,18 @@ def test_what_a_step_differs_by_from_the_roofline_carries_over_whole_within_a_ge
         for device_s in (0.1, 0.15)
     )
     assert longer_s / plain_s == pytest.approx(1.5**kept)
+
+
+def test_images_as_nchw_are_slower_on_both_gpus_of_a_rescaled_rate():
+    """Where it ran in fp32, of which NCHW is as fast, on the wanted one alone."""
+    table, (known, in_fp32, wanted) = tables.kept(Torchvision(name="resnet50", classes=1000), 224), [V100, T4, A100]
+    ratios = {
+        precision: [
+            roofline.rescaled_s(0.1, 0.1, table, 224, 64, (gpu, precision), (wanted, "fp16"), channels_last=last)
+            for last in (True, False)
+        ]
+        for gpu, precision in ((known, "fp16"), (in_fp32, "fp32"))
+    }
+    alike, alone = (nchw_s / nhwc_s for nhwc_s, nchw_s in ratios.values())
+    assert alike == pytest.approx(1, abs=0.05)
+    assert alone > 1.05
