@@ -336,7 +336,7 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     if len(by_unit) > 1:
         ranges = [" to ".join(map(told, [*alike[:1], *alike[1:][-1:]])) for alike in by_unit.values()]
         return f"Predicted: {what}: {'; '.join(ranges)}."
-    each = f", each on its most {unit_of_point(one.able[-1])}s," * (gained and len(counts) > 1)
+    each = f", each on its most {unit_of_point(one.last)}s," * (gained and len(counts) > 1)
     return f"Predicted: {what}{each} from {told(ranked[0])} to {told(ranked[-1])}."
 
 

@@ -309,6 +309,13 @@ def test_rates_of_one_and_of_several_gpus_are_typed_in_one_file(tmp_path, capsys
     assert "has the rate of one GPU, and so has rate=" in capsys.readouterr().err
 
 
+def test_several_rates_are_ranked_where_the_first_case_is_open(capsys):
+    words = ["dgx-a100", "model=resnet50", "precision=fp16", "gpus=1", "compile=default", "rate=32:1500,256:2470"]
+    assert main(["predict", *words, "batch_size=8,32,256"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rates of resnet50 on one GPU of dgx-a100 from 1,500 images/s" in said
+
+
 def test_what_closes_samples_that_a_host_makes_asks_for_them(tmp_path, capsys, monkeypatch):
     """With samples=alike another question would be answered."""
     monkeypatch.chdir(tmp_path)
