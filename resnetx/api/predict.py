@@ -326,9 +326,8 @@ def _passed_over(curve: Curve) -> str:
     parts = 1 if curve.workload.request is None else curve.workload.request.accumulate
     if system.nodes > 1 or curve.deployment.on_cpus or gpus <= most or batch % (gpus * parts) == 0:
         return ""
-    divides, uneven = "does not divide", f", or gpus={most},{gpus} split=uneven"
-    if parts > 1:
-        divides, uneven = f"does not divide in accumulate={parts} parts each", ""
+    divides = "does not divide" + f" in accumulate={parts} parts each" * (parts > 1)
+    uneven = f", or gpus={most},{gpus} split=uneven" * (parts == 1 and batch > gpus)
     return (
         f"Left out: {gpus} GPUs, all of {system.name}, over which batch_size={batch} {divides}; give another{uneven}."
     )

@@ -319,10 +319,12 @@ def named_workloads(given: Point, settings: PredictSettings, known: "Known | Non
 def _divides(point: Point) -> bool:
     """Whether its batch can be split over as many GPUs, in as many parts on each."""
     batch, parts = point.get("batch_size", TABLE["batch_size"].default), point.get("accumulate", 1)
-    if not isinstance(batch, int) or not isinstance(parts, int) or parts < 1:  # which is refused later
+    known = isinstance(batch, int) and isinstance(parts, int) and parts > 0  # others are refused later
+    if not known or point.get("scaling") == "weak":
         return True
-    whole = point.get("scaling") == "weak" or point.get("split") == "uneven"
-    return whole or batch % (point["gpus"] * parts) == 0
+    if point.get("split") == "uneven" and parts == 1:
+        return bool(batch >= point["gpus"])
+    return bool(batch % (point["gpus"] * parts) == 0)
 
 
 def composed_alike(given: Point) -> Iterator[tuple[Point, list[Request]]]:

@@ -598,6 +598,11 @@ def test_numbers_of_gpus_that_nobody_asked_for_go_on_to_all_of_a_node(capsys):
     assert "over which batch_size=96 does not divide in accumulate=3 parts each; give another." in " ".join(
         said.err.split()
     )
+    for split in ("even", "uneven"):  # 64 images leave some of 72 GPUs without one
+        assert main(["predict", "gb200-nvl72", *words[2:], "batch_size=64", f"split={split}"]) == 0
+        said = capsys.readouterr()
+        assert [json.loads(line)["gpus"] for line in said.out.splitlines()] == [1, 2, 4, 8]
+        assert "batch_size=64 does not divide; give another." in " ".join(said.err.split())
     for parts in ("0", "x"):
         assert main([*words, "batch_size=96", f"accumulate={parts}"]) == 2
         assert capsys.readouterr().err.startswith(f"resnetx: accumulate={parts}: ")
