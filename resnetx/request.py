@@ -156,9 +156,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return requests
         if not isinstance(self.input, SyntheticInput):
             requests["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
-        if isinstance(
-            self.strategy, Fsdp
-        ):  # whose ranks wait in each message: the last one tells nothing of the others
+        if isinstance(self.strategy, Fsdp):  # whose ranks wait in each message, of which the last one tells nothing
             return requests
         return {**requests, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
 
