@@ -543,7 +543,9 @@ def test_a_shortened_table_has_the_number_of_gpus_that_the_answer_says_to_use(ca
     assert main(["predict", "dgx-a100", *words]) == 0
     answer, table = capsys.readouterr().out.split("\n\n")
     assert answer.endswith("use 4.")
-    assert [line.split()[0] for line in table.splitlines()[1:3]] == ["4", "8"]
+    gap, *rows = [line.split() for line in table.splitlines()[1:4]]
+    assert gap == ["...", "2", "more"]
+    assert [row[0] for row in rows] == ["4", "8"]
 
 
 def test_it_says_how_many_gpus_are_enough_and_where_the_time_of_each_goes(capsys):
