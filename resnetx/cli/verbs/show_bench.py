@@ -306,7 +306,10 @@ def _pair_causes(cells: Sequence[CopyCell]) -> list[str]:
     for cell in cells:
         if cell.causes:
             found[cell.verdict, tuple(cell.causes[:_CAUSES])] += 1
-    return [f"{verdict}, {count} copies; to check: {'; '.join(causes)}" for (verdict, causes), count in found.items()]
+    return [
+        f"{verdict}, {count} cop{'y' if count == 1 else 'ies'}; to check: {'; '.join(causes)}"
+        for (verdict, causes), count in found.items()
+    ]
 
 
 # Pair copies as a person sees them: matrices of the largest size, latencies of the smallest.
