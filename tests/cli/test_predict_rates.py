@@ -83,6 +83,23 @@ def test_strong_scaling_between_stated_batches_says_which_were_stated(predict, c
     assert "resnet50 on dgx1-p100, batch 16 by the rates of others" in out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["batch_size=256", "gpus=8", "rate=2500"], "rate as given, at 32 images;"),
+        (["batch_size=256", "gpus=8", "rate=dgx1-p100:2500"], "rate as given, at 32 images;"),
+        (["batch_size=256", "gpus=1", "accumulate=4", "rate=2500"], "rate as given, at 64 images;"),
+        (["batch_size=256", "gpus=1", "rate=2500"], "rate as given;"),
+        (["batch_size=32", "gpus=8", "scaling=weak", "rate=2500"], "rate as given;"),
+        (["batch_size=256", "gpus=8", "rate=256:2500"], "rate as given;"),
+        (["batch_size=256", "gpus=8", "rate=dgx1-p100:256:2500"], "rate as given;"),
+    ],
+)
+def test_the_screen_says_at_which_batch_a_number_alone_was_taken(words, said, capsys):
+    assert main(["predict", "dgx1-p100", "model=alexnet", *words]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_from_python_rates_are_a_mapping_of_numbers():
     made = resnetx.predict(
         systems="dgx1-p100", model={"kind": "torchvision", "name": "resnet50"}, batch_size=32, gpus=1, rate={32: 195}
