@@ -327,8 +327,8 @@ def listing(
             note = " ".join(filter(None, [note, f"{len(shown)} of {len(rows):,}{which}."]))
             leave_out("each row")
         else:
-            for at in range(len(places) - 1, 0, -1):
-                if between := places[at] - places[at - 1] - 1:
+            for at in range(len(places), -1, -1):
+                if between := [*places, len(rows)][at] - [-1, *places][at] - 1:
                     shown.insert(at, None)
                     gaps.insert(0, between)
     least = sorted(

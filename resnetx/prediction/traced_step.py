@@ -34,6 +34,7 @@ from resnetx.workloads.counts import Layer, ready_order
 
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 LEAST_STEPS = 10  # from which a jitter is taken
+LEAST_s = 1e-9  # of all layers: below it their clock has told nothing
 ONCE = 0.3  # assumed: relative error of a step that was measured once
 CLOCKS_AGREE = 0.02
 # Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
@@ -190,7 +191,7 @@ def _stretch(parts: Step, times: LayerTimes) -> float:
     Instrumenting makes steps longer, and what no part covers is shared by all of them. Waiting for input is no
     computing; nor is waiting for a host that takes longer to queue a step than the device to run it.
     """
-    if not times.clean_step_s or parts.compute_s == 0:
+    if not times.clean_step_s or parts.compute_s < LEAST_s:
         return 1.0
     waited_s = _median(times.input_wait_s) + parts.host_to_device_s
     computing_s = median(times.clean_step_s) - waited_s

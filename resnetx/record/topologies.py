@@ -114,7 +114,7 @@ class GpuChoice(RecordPart, frozen=True):
     devices: list[int]
     busbw_Bps: float
     limiting_link: str
-    command: str  # for a shell, that lets a program see these GPUs only
+    command: str  # for a shell, that lets a program see these GPUs only; "": there is none
 
 
 class NvlinkErrors(RecordPart, frozen=True):

@@ -271,7 +271,10 @@ def compare_systems(
     refuse_unsound(prediction)
     systems = list(dict.fromkeys(point.system for point in prediction.points))
     if len(systems) < 2:
-        raise ConfigError(f"systems={','.join(systems)}: a comparison needs at least two systems; name another one")
+        raise ConfigError(
+            f"systems={','.join(systems)}: a comparison needs at least two systems; name another one, or ask `resnetx "
+            "predict`, which sets the cases of one side by side"
+        )
     points = side_by_side(prediction.points, systems)
     return SystemComparison(
         kind="system comparison",

@@ -4,6 +4,7 @@ sure(made, predicted_curves(made.points))   # ["9 of 10 measurements should lie 
 """
 
 import math
+import re
 from collections.abc import Sequence, Set
 
 from resnetx.record.prediction import AS_IF, COMPUTE, RESCALED, Domain, PredictedPoint, Prediction
@@ -117,8 +118,7 @@ def _most_doubt(point: PredictedPoint, told: Set[str]) -> tuple[float, str] | No
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
     give_rate = ": give rate="
     if point.compute_source == "stated" and compute > CLOSE:  # this GPU's, at another batch
-        parts = point.gpus * (point.request.accumulate if point.request else 1)
-        give_rate = f": give rate= at {math.ceil(point.batch_size / parts)}, too"
+        give_rate = f": give rate= at {_share(point)}, too"
     elif _is_by_another(point):
         give_rate = f": give rate= of {point.system}, too"
     elif point.compute_source == "rescaled":  # beside a trace no rate is taken
@@ -165,7 +165,7 @@ def compute_source(made: Prediction) -> str:
     origins = {line.origin for line in made.inputs if line.what.startswith(COMPUTE)}
     unit = unit_of_point(made.points[0])
     words = {
-        "stated": "rate as given",
+        "stated": f"rate as given{_at_shares(made.points)}",
         "rescaled": f"rescaled from another GPU's {'rate' if any(map(_is_by_another, made.points)) else 'trace'}",
         "roofline": "compute fitted",
         "replayed": "computing replayed as idle time",
@@ -175,3 +175,22 @@ def compute_source(made: Prediction) -> str:
         (origin,) = origins
         return f"one {unit}'s step {'as the imported trace has it' if origin == 'published' else origin}"
     return words[source]
+
+
+def _at_shares(points: Sequence[PredictedPoint]) -> str:
+    """At which batch a rate without one was taken, where that is less than the batch that was asked for."""
+    shares = {_share(point) for point in points}
+    bare = all(re.fullmatch(r"rate=(?!(.*[:,])?\d+:).*", point.compute_where) for point in points)
+    whole = all(_accumulate(point) * (point.gpus if point.scaling == "strong" else 1) == 1 for point in points)
+    if not bare or whole or len(shares) > 1:
+        return ""
+    return f", at {shares.pop()} {'images' if points[0].request is None else points[0].request.model.samples}"
+
+
+def _share(point: PredictedPoint) -> int:
+    """How many images each GPU has at once."""
+    return math.ceil(point.batch_size / (point.gpus * _accumulate(point)))
+
+
+def _accumulate(point: PredictedPoint) -> int:
+    return point.request.accumulate if point.request else 1

@@ -246,7 +246,8 @@ def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | 
         low, needed_for = (least or {}).get(name, (bounds.least, ""))
         if number < low or (bounds.above and number == low):
             what, null = "more than" if bounds.above else "at least", f", or null for {bounds.null}" * bool(bounds.null)
-            unit = f" B, e.g. {TABLE[name].example}" * (name in TABLE and TABLE[name].unit == "B" and low > 1)
+            sized = name in TABLE and TABLE[name].unit == "B" and low > 1
+            unit = f" B, e.g. {TABLE[name].example}" if sized else ""
             raise ConfigError(f"{name}={_text(number)}: expected {what} {_text(low)}{unit}{needed_for}{null}")
         if number > bounds.most:
             why = f" ({bounds.why})" * bool(bounds.why)

@@ -961,5 +961,5 @@ def test_a_run_that_would_wait_for_another_one_in_the_lab_says_so(monkeypatch, c
     request = msgspec.structs.replace(BENCH, lab=Lab(system="gx8", scale=100, transport="auto"))
     for taken, said in ((False, []), (True, ["another run is in the lab of this machine; this one waits for its end"])):
         monkeypatch.setattr("resnetx.api.measuring.taken", lambda taken=taken: taken)
-        announce([request])
+        announce([request], None)
         assert caplog.messages == said

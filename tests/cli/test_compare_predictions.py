@@ -182,7 +182,7 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
         (["made", "node1"], "no case of study mine was predicted"),
         (["made", "made", "made"], "compare: 3 paths given"),
         (["broken"], "prediction.json: truncated or not JSON"),
-        (["systems=gx8", "model=alexnet"], "systems=gx8: a comparison needs at least two systems"),
+        (["systems=gx8", "transport=auto,pcie"], "name another one, or ask `resnetx predict`, which sets the cases"),
         (["systems=[gx8,gx9]"], "systems=gx9"),
         (["made", "out=made/prediction.json"], "prediction.json: cannot be written"),
     ],

@@ -156,7 +156,7 @@ def test_a_machine_on_paper_is_a_file_with_its_guesses(run, tmp_path):
     ("words", "sentence"),
     [
         ([], "like: not given; expected the system that the new one resembles"),
-        (["like=pcie-gen6"], "systems=pcie-gen6: no system has that name; did you mean pcie-gen5"),
+        (["like=pcie-gen6"], "like=pcie-gen6: no system has that name; did you mean pcie-gen5"),
         (["like=pcie-gen5", "gpu=h10"], "gpu=h10: several names begin with it; expected one of h100-sxm5-80gb"),
         (["like=pcie-gen5", "nic=connectx-7-ndr:x"], "nic=connectx-7-ndr:x: expected a card, and how many"),
         (["like=pcie-gen5", "collective=allreduce"], "collective=allreduce: has no effect with new, which reads like"),

@@ -82,6 +82,8 @@ def test_every_verb_is_tried():
         (["train", "foo=1", "--cfg", "job"], "foo: no such setting"),
         (["train", "--config-dir", "/nowhere"], "--config-dir /nowhere: no such folder"),
         (["bench", "--import", "--dry-run", "bench.txt"], "--import --dry-run: expected one of them"),
+        (["bench", "collective=5xs", "--dry-run"], "collective=5xs: no collective has that name"),
+        (["bench", "gpus=1", "--dry-run"], "gpus=1: one rank has no peer"),
         (["train", "--dry-run", "--cfg", "job"], "--dry-run --cfg: expected one of them"),
         (["sweep", "--json", "--dry-run"], "--dry-run --json: --dry-run shows no record; leave one of them out"),
     ],

@@ -83,6 +83,23 @@ def test_strong_scaling_between_stated_batches_says_which_were_stated(predict, c
     assert "resnet50 on dgx1-p100, batch 16 by the rates of others" in out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["batch_size=256", "gpus=8", "rate=2500"], "rate as given, at 32 images;"),
+        (["batch_size=256", "gpus=8", "rate=dgx1-p100:2500"], "rate as given, at 32 images;"),
+        (["batch_size=256", "gpus=1", "accumulate=4", "rate=2500"], "rate as given, at 64 images;"),
+        (["batch_size=256", "gpus=1", "rate=2500"], "rate as given;"),
+        (["batch_size=32", "gpus=8", "scaling=weak", "rate=2500"], "rate as given;"),
+        (["batch_size=256", "gpus=8", "rate=256:2500"], "rate as given;"),
+        (["batch_size=256", "gpus=8", "rate=dgx1-p100:256:2500"], "rate as given;"),
+    ],
+)
+def test_the_screen_says_at_which_batch_a_number_alone_was_taken(words, said, capsys):
+    assert main(["predict", "dgx1-p100", "model=alexnet", *words]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_from_python_rates_are_a_mapping_of_numbers():
     made = resnetx.predict(
         systems="dgx1-p100", model={"kind": "torchvision", "name": "resnet50"}, batch_size=32, gpus=1, rate={32: 195}
@@ -431,7 +448,7 @@ def sure_of(**settings):
 @pytest.mark.parametrize("strategy", ["after", "layerwise", "zero1", "fsdp"])
 def test_only_buckets_of_networks_for_images_are_compared_with_72_rates(strategy):
     point = {"systems": "dgx1-v100", "model": "alexnet", "batch_size": 256, "gpus": 8}
-    assert "167 such rates were predicted to 1.8%, given one GPU's" in sure_of(**point)[1]
+    assert "200 such rates were predicted to 1.7%, given one GPU's" in sure_of(**point)[1]
     _, sentences = sure_of(**point, strategy=strategy)
     assert "no such scaling was ever compared with a measurement" in sentences
     assert not any("such rates" in sentence for sentence in sentences)
@@ -463,7 +480,7 @@ def test_ranks_wait_longer_for_samples_of_uneven_size():
     costs = scaling_errors().costs
     expected = slowest_of(8, costs.uneven) / slowest_of(8, costs.steady)
     assert uneven.points[0].iteration_s / alike.points[0].iteration_s == pytest.approx(expected, rel=0.02)
-    assert any(line.startswith("167 ") for line in plain) and any(line.startswith("32 ") for line in said)
+    assert any(line.startswith("200 ") for line in plain) and any(line.startswith("40 ") for line in said)
 
 
 def test_steps_of_a_trace_say_themselves_how_they_vary(capsys):
@@ -474,9 +491,9 @@ def test_steps_of_a_trace_say_themselves_how_they_vary(capsys):
 
 def test_transformers_are_compared_with_transformers():
     point = {"systems": "dgx-h100", "model": "gptx", "batch_size": 64, "gpus": 8, "precision": "bf16"}
-    assert "75 such rates were predicted to 4.1%, given that of the fewest GPUs" in sure_of(**point)[1]
+    assert "86 such rates were predicted to 3.8%, given that of the fewest GPUs" in sure_of(**point)[1]
     _, both = sure_of(**point, strategy=["bucket", "fsdp"])
-    assert "75 rates (transformers, DDP, one node) were predicted to 4.1%, given that of the fewest GPUs" in both
+    assert "86 rates (transformers, DDP, one node) were predicted to 3.8%, given that of the fewest GPUs" in both
     assert "no scaling by transformers, FSDP, one node was ever compared with a measurement" in both
     nodes = {"nodes": 2, "network": "ndr400", "nics": 8, "gpus": 16, "strategy": "fsdp"}
     made, _ = sure_of(**{**point, **nodes})

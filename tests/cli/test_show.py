@@ -124,6 +124,14 @@ def test_rows_that_the_answer_names_are_kept(capsys):
     assert len(rows) == 12 + 2 + 1
 
 
+def test_rows_that_are_left_out_before_the_first_and_after_the_last_are_marked_too(capsys):
+    show.begin(Namespace())
+    show.listing(NUMBERS, range(40), keep=lambda number: 5 <= number < 20)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
+    assert [rows[0], rows[-1]] == [["...", "5", "more"], ["...", "20", "more"]]
+    assert [row[0] for row in rows[1:-1]] == [str(number) for number in range(5, 20)]
+
+
 def test_how_many_rows_are_left_out_stands_where_there_is_room(capsys):
     show.begin(Namespace())
     show.listing([*NUMBERS, Column(">last two digits", lambda number: f"{number}")], range(40), keep=lambda n: n == 20)

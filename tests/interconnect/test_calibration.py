@@ -232,6 +232,18 @@ def test_records_that_lack_the_collective_are_refused(bench_file, points, collec
         read(bench_file(*points, outcome="ok" if points else "failed"), collective)
 
 
+def test_a_bench_of_copies_alone_is_said_to_have_no_collectives(bench_file):
+    path = bench_file(*BOTH)
+    cell = record.CopyCell(
+        copy="device", source=0, target=1, size_bytes=100, direction="one-way", endpoint="device", time_s=[1.0],
+        wrong=0, path=None, evidence=[], expected_s=None, verdict="not judged", pair_class=None,
+    )  # fmt: skip
+    made = record.read(Path(path), record.BenchRecord)
+    record.write(Path(path), msgspec.structs.replace(made, points=[], cells=[cell]))
+    with pytest.raises(ConfigError, match="has no collectives, which are all that calibrates"):
+        read(path, "allreduce")
+
+
 def test_a_folder_of_benches_is_read_by_gpus(bench_file, tmp_path):
     path = bench_file(*BOTH)
     assert by_gpus(str(tmp_path), "allreduce") == {2: read(path, "allreduce")}

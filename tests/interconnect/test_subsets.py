@@ -14,6 +14,11 @@ from resnetx.interconnect.systems.system import load
 DGX1 = load("dgx1-p100")
 
 
+@pytest.mark.parametrize("machine", [load("knl-opa"), load("dgx1-v100", 2, "edr100", 4), load("cpu-host")])
+def test_no_line_of_a_shell_takes_gpus_of_several_nodes_or_ranks_on_cores(machine):
+    assert pick(machine, 2)[0].command == ""
+
+
 def test_best_and_worst_five_of_the_free_ones():
     found = pick(DGX1, 5, free=[0, 1, 2, 3, 4, 5, 7], library="nccl2")
     assert len(found) == 21

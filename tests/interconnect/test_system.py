@@ -165,6 +165,7 @@ WIRE = (
         ("bandwidth_GBps: [1", "bandwidth_GBps: [.nan", ".nan: expected a finite number"),
         ("bandwidth_GBps: [1", "bandwidth_GBps: [1e300", "parts.links.foo.bandwidth_GBps: no figure of a machine"),
         ("bandwidth_GBps: [1", "bandwidth_GBps: [true", "bandwidth_GBps[0]=true: expected a number"),
+        ("copy_GBps: [1", "copy_GBps: [1.1", "parts.links.foo.copy_GBps: more than bandwidth_GBps, of which a copy"),
         ("copy_GBps: [1, assumed, me], ", "", "missing required field `copy_GBps`"),
         ("copy_GBps: [1, assumed, me]", "copy_GBps: 1", "a figure is [value, provenance, source]"),
         (

@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
-from resnetx.api.bench import benches_of, execute, export_bench
+from resnetx.api.bench import benches_of, check_bench, execute, export_bench
 from resnetx.api.bench_settings import import_bench
 from resnetx.api.measuring import KeptRecord, machine_name
 from resnetx.cli import show
@@ -61,6 +61,8 @@ def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if paths:
         raise ConfigError(f"{paths[0]}: `resnetx bench` measures; to import a file of another program, add --import")
     benches = benches_of(asked)
+    for task in benches.tasks:
+        check_bench(task.request)
     launch, results = benches.tasks[0].launch, Path(benches.wanted.results)
     planned = [
         (task, RunFolder(results / machine_name(launch) / "bench" / task.request.slug)) for task in benches.tasks
@@ -304,7 +306,10 @@ def _pair_causes(cells: Sequence[CopyCell]) -> list[str]:
     for cell in cells:
         if cell.causes:
             found[cell.verdict, tuple(cell.causes[:_CAUSES])] += 1
-    return [f"{verdict}, {count} copies; to check: {'; '.join(causes)}" for (verdict, causes), count in found.items()]
+    return [
+        f"{verdict}, {count} cop{'y' if count == 1 else 'ies'}; to check: {'; '.join(causes)}"
+        for (verdict, causes), count in found.items()
+    ]
 
 
 # Pair copies as a person sees them: matrices of the largest size, latencies of the smallest.

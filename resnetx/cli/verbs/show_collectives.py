@@ -189,7 +189,8 @@ def show_choices(subsets: "Sequence[GpuSubset]", size_bytes: int) -> None:
     ]
     note = f"{ringless} of these choices have no NVLink ring." if ringless else ""
     show.listing(columns, subsets, note=note, by="the best and the worst", constant=True)
-    show.line(f"export {subsets[0].command}")
+    if command := subsets[0].command:
+        show.line(f"export {command}")
 
 
 def _through_cpu(plan: CollectivePlan) -> bool:

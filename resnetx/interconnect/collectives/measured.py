@@ -358,6 +358,8 @@ def _collective_of(record: BenchRecord, collective: str | None, where: str) -> s
     """The one that is wanted, or the only one that a bench without faults has."""
     names = sorted({point.collective for point in record.points})
     ended = f"({record.outcome}: {record.reason})"
+    if not names and (record.cells or record.patterns):
+        raise ConfigError(f"{where}: has no collectives, which are all that calibrates; expected a bench of some")
     if not names:
         raise ConfigError(f"{where}: has no points {ended}; expected a bench that succeeded")
     if collective is None and len(names) > 1:

@@ -14,6 +14,7 @@ from resnetx import progress
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.plan import CollectivePlan, plan
 from resnetx.interconnect.systems.system import System
+from resnetx.units import CPU
 
 MOST_CHOICES = 20_000
 MANY = 200  # plans; their progress is shown
@@ -34,7 +35,10 @@ class GpuSubset:
 
     @property
     def command(self) -> str:
-        """The shell's setting that lets a program see these GPUs only."""
+        """The shell's setting that lets a program see these GPUs only; "" of several nodes, and of what are no GPUs."""
+        system = self.like.system
+        if system.nodes > 1 or CPU in system.gpu_part(0).product_names:
+            return ""
         return f"CUDA_VISIBLE_DEVICES={','.join(map(str, self.devices))}"
 
 

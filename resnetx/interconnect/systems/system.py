@@ -242,6 +242,8 @@ def _check_figures(text: YamlFile, where: list[str | int], part: Any) -> None:
             continue
         null = figure.stated is None and field not in part.may_be_null
         fault = figure_fault(figure, zero_allowed=field.endswith("_s"), limits=part.limits.get(field))
+        if field == "copy_Bps" and not (null or fault) and figure.value > (part.bandwidth_Bps.stated or figure.value):
+            fault = "more than bandwidth_GBps, of which a copy gets a part"
         if fault := "null; expected a number" if null else fault:
             steps = in_file_units([*where, field], text.tree)
             raise text.fault(steps, f"{'.'.join(map(str, steps))}: {fault}")
