@@ -349,8 +349,8 @@ class ScalingCosts:
     variation: float  # standard deviation of a rank's step from one to the next, over its mean
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
     parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
-    # The median efficiency of published rates, by the number of GPUs, which parameter servers of one node are taken to
-    # have. (): their ranks wait as others do.
+    # The median efficiency of published rates, by the number of GPUs, which parameter servers are taken to have.
+    # (): their ranks wait as others do.
     typical: tuple[tuple[int, float], ...] = ()
     steady: float = 0.0  # as `variation`, of NVIDIA's GPUs since Ampere
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
