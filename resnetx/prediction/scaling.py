@@ -364,8 +364,9 @@ def parallel_s(point: Point) -> float:
         return 0.0
     each_s = (point.setting.costs or scaling_errors().costs).parallel_s
     if point.setting.framework == "tensorflow":
-        each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s * -expm1(-len(workload.gradients) / PARALLEL_TENSORS)
-    return each_s * GRAPH_RATED / (rated(deployment.system) or GRAPH_RATED) * log2(point.gpus)
+        each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s
+    few = -expm1(-len(workload.gradients) / PARALLEL_TENSORS)
+    return each_s * few * GRAPH_RATED / (rated(deployment.system) or GRAPH_RATED) * log2(point.gpus)
 
 
 def not_hidden_s(point: Point, step: Step, host_s: float) -> float:
