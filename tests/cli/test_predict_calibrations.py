@@ -205,11 +205,11 @@ def test_what_changes_a_point_that_is_known_leaves_it_the_errors_of_a_prediction
 
 
 def test_of_what_scaling_costs_the_rate_that_tells_it_is_named(rates, capsys):
-    words = ["predict", "dgx1-p100", "model=alexnet", "batch_size=256", "rate=32:2000,256:2500", "gpus=1,8"]
+    words = ["predict", "dgx1-p100", "model=resnet50", "batch_size=256", "rate=32:200,256:220", "gpus=1,8"]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert re.search(r"what scaling costs \(\d+%: give the rate of 8 GPUs in calibration=\)", said)
-    assert main([*words, rates("{8: 12000}")]) == 0
+    assert main([*words, rates("{8: 1450}")]) == 0
     assert "what scaling costs" not in capsys.readouterr().out
 
 
