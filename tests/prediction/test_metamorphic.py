@@ -116,8 +116,8 @@ def test_predictions_agree_with_themselves_and_each_other(seed):
                 elif name == "batch":
                     right = b.images_per_s >= a.images_per_s * (1 - 1e-3)
                 else:
-                    # More cards have more channels, which computing goes without; behind a faster GPU less of the host's
-                    # part is hidden, while messages take what they took.
+                    # More cards have more channels, which computing goes without; behind a faster GPU less of the
+                    # host's part is hidden, while messages take what they took.
                     slack = 0.01 if name in ("cards", "tensor cores") else 1e-6
                     right = b.iteration_s <= a.iteration_s * (1 + slack)
                 if not right:
