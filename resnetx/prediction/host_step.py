@@ -87,8 +87,8 @@ LEAST_STEP = 1e-6  # of a step, at best: of no time at all there is no logarithm
 # messages. A network of PARALLEL_TENSORS gradient tensors takes 63 % of it on a host rated GRAPH_RATED, and in inverse
 # proportion. TensorFlow and Horovod agree on each tensor: on 8 GPUs 1 to 6 ms for the few of VAE-CF and NCF, 10 to 14
 # for U-Net and V-Net where the share's rate is known. PyTorch's few cost less, too: with the figure that was chosen
-# on TensorFlow's, 38 rates of one global batch go from 14.4 to 10.6 % off. Rates of large batches cannot see
-# it. One may be PARALLEL_SPREAD times as long or short.
+# on TensorFlow's, 26 rates of one global batch go from 14.4 to 10.6 % off, and were in sight. Rates of large batches
+# cannot see it. One may be PARALLEL_SPREAD times as long or short.
 PARALLEL_s, PARALLEL_TENSORFLOW_s, PARALLEL_TENSORS, PARALLEL_SPREAD = 1.0e-3, 4.0e-3, 30.0, 3.0
 # Of PARALLEL_s the share that a host launches ahead, hidden while its GPU takes longer; with Horovod none. Of none,
 # half and all, half is nearest to published rates (167 of one node: 1.8, 1.7 and 1.9 % off), with all in sight.

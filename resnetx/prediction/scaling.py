@@ -216,7 +216,7 @@ def scaling_errors() -> ScalingErrors:
 def waiting(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because ranks wait for the slowest."""
     costs = point.setting.costs or scaling_errors().costs
-    if computed.jitter is None and _is_typical(point, costs):
+    if _is_typical(point, computed, costs):
         return 1 / _efficiency(point.gpus, costs.typical)
     told = point.setting.uneven and not computed.jitter  # of an import whose steps are not known one by one
     jitter = variation(point) if computed.jitter is None or told else computed.jitter
@@ -255,8 +255,10 @@ def is_typical(kind: ScalingKind) -> bool:
     return exchange == "server" and feed in ("none", "loader")
 
 
-def _is_typical(point: Point, costs: ScalingCosts) -> bool:
-    return bool(costs.typical) and point.gpus > 1 and is_typical(scaling_kind(point))
+def _is_typical(point: Point, computed: Compute, costs: ScalingCosts) -> bool:
+    """Whether a point has that median; where it was measured how its steps vary, its ranks wait by that."""
+    has_median = bool(costs.typical) and computed.jitter is None
+    return has_median and point.gpus > 1 and is_typical(scaling_kind(point))
 
 
 def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
@@ -268,7 +270,7 @@ def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
 def sharing(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
     costs = point.setting.costs or scaling_errors().costs
-    host_load = 0.0 if computed.jitter is None and _is_typical(point, costs) else costs.host_load
+    host_load = 0.0 if _is_typical(point, computed, costs) else costs.host_load
     return _crowding(point) * float(longer_by_decoding(host_load, *decoding_beside(point, computed.step)))
 
 

@@ -157,15 +157,20 @@ def test_between_hosts_half_of_a_round_trip_counts(monkeypatch):
     assert found.wrong == [0]
 
 
+def between_gpus(ranks, asked):
+    """What copies between GPUs of ranks that are threads, and these ranks."""
+    ranks = Gpu(**{field.name: getattr(ranks, field.name) for field in dataclasses.fields(ranks)})
+    copier = SentCopies(asked.size_bytes, ranks, "device")
+    copier._on_gpus = True
+    return copier, ranks
+
+
 @pytest.mark.parametrize("asked", [ENTRIES[0], ENTRIES[1]])
 def test_between_gpus_what_is_sent_and_received_starts_at_once(asked, monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
 
     def copied(ranks):
-        ranks = Gpu(**{field.name: getattr(ranks, field.name) for field in dataclasses.fields(ranks)})
-        copier = SentCopies(asked.size_bytes, ranks, "device")
-        copier._on_gpus = True
-        return copier.observe(asked, 1, 3)
+        return between_gpus(ranks, asked)[0].observe(asked, 1, 3)
 
     first, second = on_ranks(2, copied)
     assert first == second
@@ -179,9 +184,8 @@ def test_gpus_of_two_hosts_are_connected_before_their_first_copy_is_timed(asked,
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
 
     def copied(ranks):
-        ranks = Gpu(**{field.name: getattr(ranks, field.name) for field in dataclasses.fields(ranks)})
-        copier = SentCopies(asked.size_bytes, ranks, "device")
-        copier._on_gpus, copier._nodes = True, ["a", "b"]
+        copier, ranks = between_gpus(ranks, asked)
+        copier._nodes = ["a", "b"]
         observed = copier.observe(asked, 0, 2)
         return len(observed.times_s[0]), sum(observed.wrong), ranks.hall.sizes[ranks.rank, 1 - ranks.rank]
 
