@@ -465,9 +465,12 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
 def near_setting(key: str, known: Sequence[str]) -> str | None:
     """The known setting that an unknown one may be meant for.
 
-    In a group, names are compared without the group's, which alone would make all of them alike.
+    In a group, names are compared without the group's, which alone would make all of them alike; without one, the name
+    of a group's setting is that setting (x: model.x).
     """
     group, _, name = key.rpartition(".")
+    if not group and (inner := [setting for setting in known if setting.endswith(f".{name}")]):
+        return inner[0]
     siblings = {setting.rpartition(".")[2]: setting for setting in known if setting.rpartition(".")[0] == group}
     if group and siblings:
         near = difflib.get_close_matches(name, siblings, n=1)

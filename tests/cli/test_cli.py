@@ -13,6 +13,8 @@ from tests.cli.run import run
     ("words", "sentence"),
     [
         (["train", "batch_siez=3"], "batch_siez: no such setting; did you mean batch_size?"),
+        (["train", "x=1"], "x: no such setting; did you mean model.x?"),
+        (["describe", "width=64"], "width: no such setting; did you mean model.width?"),
         (
             ["train", "model=resnet"],
             "model=resnet: no such model (did you mean resnetx, resnet18 or ",
