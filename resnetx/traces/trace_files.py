@@ -428,11 +428,16 @@ def may_be(name: str, names: Sequence[str]) -> bool:
     """Whether a driver's name may be of a GPU with these: of one model, and no other form; or it says no model."""
     if name == CPU:
         return CPU in names
-    own, form = _models(name), set(FORM.findall(name.lower()))
+    own, form = _models(name), _forms(name)
     return not own or any(
-        own & _models(other) and (not form or not (forms := set(FORM.findall(other.lower()))) or form & forms)
+        own & _models(other) and (not form or form & _forms(other) or (not _forms(other) and form != {"nvl"}))
         for other in names
     )
+
+
+def _forms(name: str) -> set[str]:
+    """The form of a GPU that its name says: an H100 with HBM3 is on SXM5 if the name has no other; no NVL omits it."""
+    return set(FORM.findall(name.lower())) or ({"sxm"} if "HBM3" in name else set())
 
 
 def _alike(name: str, others: Sequence[str]) -> bool:

@@ -130,6 +130,22 @@ def test_collectives_of_another_machine_are_refused(verb, text, words, sentence,
         assert main([*verb, "systems=dgx1-p100", f"calibration={file}"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "system", "status"),
+    [
+        ("NVIDIA H100 NVL", "dgx-h100", 2),
+        ("NVIDIA H100 PCIe", "dgx-h100", 2),
+        ("NVIDIA H200 NVL", "dgx-h200", 2),
+        ("H100-SXM5-80GB", "dgx-h100", 0),
+        ("NVIDIA H100", "dgx-h100", 0),
+    ],
+)
+def test_collectives_of_another_form_of_a_gpu_are_refused_whatever_its_name_leaves_out(name, system, status, tmp_path):
+    file = tmp_path / "all_reduce.log"
+    file.write_text(listed(1, name))
+    assert main(["topology", "collective=allreduce", f"systems={system}", f"calibration={file}"]) == status
+
+
 def test_a_calibration_of_other_numbers_of_gpus_than_any_point_has_is_refused(measured, capsys):
     file = measured("eight", 8, 5)
     assert main(["predict", *ALEXNET, "gpus=[1,2,4]", f"calibration={file}"]) == 2
