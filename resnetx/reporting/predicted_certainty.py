@@ -17,12 +17,14 @@ AN_EIGHTH = "rates of one GPU at about an eighth"  # of results/published/domain
 def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = False) -> list[str]:
     """What the intervals hold, what is doubted most and what would help, and what such predictions were off by.
 
-    `ratios`: what is shown is one system over another, in which most of what is doubted of both cancels.
+    `ratios`: what is shown is one system over another, in which most of what is doubted of both cancels if their GPUs
+    have the same chip.
     """
     level = made.interval_level if isinstance(made.interval_level, float) else 0.9
     tenth = f"{level * 10:.0f} of 10 measurements should lie inside"
     told = {line.what for line in made.inputs}
-    doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last, told))]
+    alike = len({curve.last.gpu and curve.last.gpu.chip for curve in curves}) == 1
+    doubts = [] if ratios and alike else [doubt for curve in curves if (doubt := _most_doubt(curve.last, told))]
     most = max(doubts, default=None)
     as_if = {AS_IF + of for line in made.inputs if (of := line.value.partition(AS_IF)[2].partition(", by ")[0])}
     sentences = ["; ".join([tenth, *([f"most doubt: {most[1]}"] if most else []), *sorted(as_if)])]

@@ -241,3 +241,11 @@ def test_the_largest_batch_of_each_system_is_named_with_its_number(capsys):
     told = " ".join(run(capsys, *words)[1].split())
     each = "batch_size=max: 1113 images of AlexNet on each GPU of"
     assert f"assumed: {each} dgx1-v100; {each} gx8." in told
+
+
+def test_of_gpus_of_two_chips_what_is_doubted_most_is_said_as_it_does_not_cancel(capsys):
+    words = ["compare", "model=resnet50", "batch_size=1024", "precision=bf16", "gpus=8"]
+    assert main([*words, "systems=dgx-h100,hgx-b200"]) == 0
+    assert "most doubt: one GPU's step" in " ".join(capsys.readouterr().out.split())
+    assert main([*words, "systems=dgx-h100,dgx-h200"]) == 0
+    assert "most doubt" not in " ".join(capsys.readouterr().out.split())
