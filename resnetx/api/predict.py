@@ -448,6 +448,8 @@ def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], 
         raise ConfigError("strategy.device=gpu: ranks in the lab are CPU processes; use strategy.device=cpu")
     if any(replayed) and (settings.rate is not None or settings.clock is not None):
         raise ConfigError("replay: has the times of a step already; leave rate= and clock= out")
+    if any(replayed) and settings.host_time not in (0, "0s"):
+        raise ConfigError(f"host_time={settings.host_time}: no device waits where replay= stands for it; leave it out")
 
 
 def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> None:

@@ -254,6 +254,7 @@ def test_each_framework_is_predicted_as_it_is_alone(predict):
         (["input=dali", "input.prefetch=4"], "input.prefetch=4: is of a run"),
         (["optimizer.learning_rate=0.1"], "optimizer.learning_rate=0.1: is of a run"),
         (["strategy=none", "gradients=fp16"], "gradients=fp16: is of collectives, and strategy=none has none"),
+        (["replay=p100-sxm2-16gb", "host_time=5ms"], "host_time=5ms: no device waits where replay= stands for it"),
         (["strategy=none,server", "launch_mode=one-process"], "strategy=none and strategy=server has none"),
     ],
 )

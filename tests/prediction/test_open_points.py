@@ -131,6 +131,14 @@ def test_what_a_loader_has_handed_over_closes_it_or_moves_the_slow_end(tmp_path)
         assert bool(predict(Point(stated, on, tuple(range(8)), 2048, TrainingSetup())).point.open) == is_open
 
 
+def test_what_links_would_gain_is_said_to_be_unknown_where_no_described_link_decides(capsys):
+    words = ["systems=dgx1-v100", "model=resnet50", "gpus=8", "batch_size=64", "sensitivity=true"]
+    told = "Link sensitivity: not known between two ends, nor of GPUs that are no peers."
+    for more in (["transport=host"], ["transport=host", "staged=per-gpu"]):
+        assert main(["predict", *words, *more]) == 0 and told in capsys.readouterr().out
+    assert main(["predict", *words]) == 0 and told not in capsys.readouterr().out
+
+
 def test_what_leaves_several_points_open_by_other_figures_is_said_of_the_last(capsys):
     assert main(["predict", "dgx1-v100", "gpus=4,8", "input=torchvision", "batch_size=256", "precision=fp16"]) == 0
     out = capsys.readouterr().out

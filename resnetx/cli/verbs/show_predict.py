@@ -105,6 +105,8 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     _where(curves)
     _worth(curves)
     _sensitivity(curves)
+    if "sensitivity=true" in made.settings["words"].split() and not any(point.sensitivity for point in made.points):
+        show.say("Link sensitivity: not known between two ends, nor of GPUs that are no peers.")
     sure_and_more(made, stored)
 
 
