@@ -151,7 +151,7 @@ def obstacle_in_lab(lab: Lab, gpus: int, devices: list[int] | None, way: Way) ->
     from resnetx.measure.lab_ranks import missing
 
     try:
-        lab_network(system.load(lab.system), devices, gpus, lab.scale, lab.transport)
+        lab_network(system.load(lab.system, key="lab.system"), devices, gpus, lab.scale, lab.transport)
     except ConfigError as error:
         return str(error)
     if way != Way():

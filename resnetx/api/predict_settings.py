@@ -160,7 +160,7 @@ def _deployment(settings: PredictSettings, machine: System, library: str | None,
 
 def _in_lab(settings: PredictSettings, lab: Lab) -> Deployment:
     """A system as the lab builds it."""
-    return Deployment(system.load(lab.system), "gloo", latency=settings.what_if.latency, lab=lab)
+    return Deployment(system.load(lab.system, key="lab.system"), "gloo", latency=settings.what_if.latency, lab=lab)
 
 
 def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:

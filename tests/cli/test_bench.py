@@ -963,3 +963,13 @@ def test_a_run_that_would_wait_for_another_one_in_the_lab_says_so(monkeypatch, c
         monkeypatch.setattr("resnetx.api.measuring.taken", lambda taken=taken: taken)
         announce([request], None)
         assert caplog.messages == said
+
+
+@pytest.mark.parametrize(
+    "words", [["bench", "protocol=LL"], ["bench", "algorithm=ring"], ["train", "input=synthetic", "precision=fp16"]]
+)
+def test_a_dry_run_says_what_cannot_run_here_where_a_shell_passes_over_it(words, capsys, tmp_path):
+    status, out, _ = run(capsys, *words, "gpus=2", "--dry-run", f"results={tmp_path}")
+    command, *notes = out.splitlines()
+    assert status == 0 and "torchrun" in command and notes[0].startswith(f"# cannot run here: {words[-1]}: ")
+    assert all(note.startswith("# ") for note in notes)

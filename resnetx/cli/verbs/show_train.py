@@ -9,17 +9,23 @@ from pathlib import Path
 from statistics import fmean
 
 from resnetx.api.answers import run_answer, verify_answer
+from resnetx.api.bench import obstacle_to_bench
+from resnetx.api.doctor import obstacle_to
 from resnetx.api.measuring import fed, machine_name, run_words
 from resnetx.api.sweep import submission
 from resnetx.api.train import asked_run, execute_verification, executed
 from resnetx.cli import show
 from resnetx.errors import ConfigError, on_one_line
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Launch
 from resnetx.measure.launch.executor import executor_of, follow, follows, submit
 from resnetx.record import (
+    BenchFile,
     Equality,
     GradientBucket,
     Phases,
+    RunFile,
     RunFolder,
     RunRecord,
     Staging,
@@ -255,8 +261,23 @@ def left_to_others(
     if submitted(options, verb, asked, launch, results, tasks):
         return True
     if options.dry_run:
+        for lab, request in ((task.request.lab, task.request) for task, _ in tasks):
+            if lab is not None:  # what the lab lacks, it lacks on any machine
+                lab_network(
+                    system.load(lab.system, key="lab.system"), request.devices, request.gpus, lab.scale, lab.transport
+                )
         show_commands(tasks)
+        if launch is None:
+            for obstacle in dict.fromkeys(filter(None, (_obstacle(task) for task, _ in tasks))):
+                show.comment(f"cannot run here: {obstacle}")
     return bool(options.dry_run)
+
+
+def _obstacle(task: TaskFile[TaskRecord]) -> str:
+    if isinstance(task, BenchFile):
+        return obstacle_to_bench(task.request, task.oversubscribe)
+    assert isinstance(task, RunFile), f"{task}: a task of a kind that has no obstacles"
+    return obstacle_to(task.request, task.oversubscribe)
 
 
 def submitted(
