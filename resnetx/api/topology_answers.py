@@ -14,6 +14,7 @@ from resnetx.interconnect.collectives import plan
 from resnetx.interconnect.collectives.collective_errors import MeasuredError, error_of
 from resnetx.interconnect.collectives.measured import Calibration, SizeCurve
 from resnetx.interconnect.collectives.plan import CollectivePlan
+from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.collectives.subsets import MANY, GpuSubset
 from resnetx.interconnect.pairs import classes, costs
 from resnetx.interconnect.pairs.classes import DescribedPair
@@ -317,7 +318,7 @@ def reach_of(system: System, transport: Transport) -> Reach:
         return reach
     if is_undecided(planned):
         return reach
-    cost = planned.cost(ALLREDUCED_BYTES)
+    cost = (with_published(planned) if transport == "auto" else planned).cost(ALLREDUCED_BYTES)  # as collective= has it
     return reach._replace(busbw_Bps=cost.busbw_Bps, limit=cost.limiting_link)
 
 

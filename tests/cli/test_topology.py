@@ -285,10 +285,19 @@ def test_pairs_that_are_alike_share_a_row_of_the_screen(run):
     assert [" ".join(row[2:4]) for row in rows] == ["same socket", "across sockets", "same switch"]
 
 
+@pytest.mark.parametrize("name", ["hgx-b200", "dgx1-p100", "gx8"])
+def test_what_is_said_of_a_system_first_is_what_is_said_of_its_collective(run, name):
+    (first,), (asked,) = (
+        re.findall(r"([\d.]+) GB/s bus", " ".join(run(name, *words, "-q")[1].split()))
+        for words in ([], ["collective=allreduce"])
+    )
+    assert first == asked
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("gx8,dgx1-p100", "over all GPUs reaches 66.0 GB/s bus bandwidth on dgx1-p100, 9.09 on gx8."),
+        ("gx8,dgx1-p100", "over all GPUs reaches 61.4 GB/s bus bandwidth on dgx1-p100, 9.09 on gx8."),
         ("dgx1-p100 transport=host,auto", "Predicted on dgx1-p100: an all-reduce of 64 MiB"),
         ("dgx1-p100,gx8 size=64KiB,1MiB,16MiB transport=host", "9.51 GB/s on dgx1-p100 (at worst 8.37), 9.51 on gx8"),
         ("dgx1-p100 size=64KiB,1MiB,16MiB transport=host,auto,pcie,peer", "the slowest of 4."),
