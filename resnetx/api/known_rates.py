@@ -70,6 +70,8 @@ class KnownRates:
     runs: tuple[RunSummary, ...] = ()
     named: tuple[NamedRates, ...] = ()  # where it is said whose they are
     other: RatedGpu | None = None  # that they are of; None: the one that is predicted
+    # Whether it stands beside rates of several GPUs: then its batch is what one GPU has of theirs
+    of_file: bool = False
 
     def on(self, machine: System) -> "KnownRates":
         """Those of its GPU; else those of another GPU, with what that is."""
@@ -105,11 +107,6 @@ class KnownRates:
         by_batch = self.stated if isinstance(self.stated, tuple) else ((images, self.stated),)
         error = RATE_ERROR if self.error is None else self.error
         return StatedRates(by_batch, "stated", self.where, error, other=self.other)
-
-    @property
-    def of_file(self) -> bool:
-        """Whether it stands beside rates of several GPUs: then its batch is what one GPU has of theirs."""
-        return self.where.startswith("calibration=")
 
     def check(self, requests: Iterable[Request], batches: Set[int], machines: Sequence[System]) -> None:
         """Refuses what rates cannot be of: they are of one workload, on one model of GPU; a number is of one batch."""
@@ -339,7 +336,8 @@ class KnownScaling:
     @property
     def rates(self) -> KnownRates | None:
         """That of one GPU; None: it is not stated."""
-        return None if self.alone is None else KnownRates(f"calibration={self.where}", self.error, self.alone)
+        where = f"calibration={self.where}"
+        return None if self.alone is None else KnownRates(where, self.error, self.alone, of_file=True)
 
     def of(self, one: Request, input: str) -> ScaledRates | None:
         """The rates of a workload, which is requested on one GPU, of runs that read this; None where there are none."""
@@ -393,7 +391,7 @@ def _is_scaling_of(run: Request, request: Request) -> bool:
         return False
 
     def told_apart(by: Request) -> tuple[object, ...]:
-        how = by.graph, by.compile, by.accumulate, by.checkpointing, by.optimizer.kind
+        how = _how(by), by.accumulate, by.checkpointing
         return by.model, by.image_size, by.precision, by.strategy, *how
 
     return told_apart(run) == told_apart(request)

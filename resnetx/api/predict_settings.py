@@ -10,7 +10,7 @@ import msgspec
 
 from resnetx import workloads
 from resnetx.api.systems import load_system, load_systems, refuse_no_library
-from resnetx.choices import After, Lab, Layerwise, NoExchange, Server, Strategy
+from resnetx.choices import After, Bucket, Lab, Layerwise, NoExchange, Server, Strategy
 from resnetx.compose import compose, points_of, struct_of
 from resnetx.config import FIND, check, clock_from, lab_from, request_from
 from resnetx.errors import ConfigError, unknown_name
@@ -23,7 +23,7 @@ from resnetx.loading import is_folder
 from resnetx.prediction.messages import refuse_silent
 from resnetx.prediction.open_points import train_command
 from resnetx.prediction.predict import Placement, images_of
-from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
+from resnetx.prediction.scenario import HOROVOD, STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record.prediction import UNCHECKED, PredictionInput
 from resnetx.record.traces import LayerTimes, Trace, TracedLayer
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from resnetx.api.calibrations import Known
 
 
-# Strategy and overlap of Shi et al. 2018, section IV-C.
+# Strategy and overlap of Shi et al. 2018, section IV-C; of Horovod as of PyTorch.
 FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
     "caffe-mpi": (Layerwise(), Overlap(input=True, host_to_device=True)),
     "cntk": (After(), Overlap(input=True, host_to_device=False)),
+    HOROVOD: (Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True), Overlap()),
     "mxnet": (Layerwise(), Overlap(input=True, host_to_device=False)),
     "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False, parameters=True)),
 }
@@ -51,8 +52,8 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 # TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
 SERVERS = ("tensorflow",)
 
-# Those of which one process drives all GPUs of a node, as replicas in one graph or as devices of one store. MXNet and
-# TensorFlow with Horovod have a process for each GPU: predicted without framework=.
+# Those of which one process drives all GPUs of a node, as replicas in one graph or as devices of one store. With
+# Horovod they have a process for each GPU.
 ONE_PROCESS = ("mxnet", "tensorflow")
 
 
@@ -101,8 +102,8 @@ def split(given: Point) -> tuple[PredictSettings, Point]:
 def _check(settings: PredictSettings) -> None:
     for framework in settings.framework:
         if framework is not None and framework not in FRAMEWORKS:
-            if framework.lower() in ("pytorch", "torch", "horovod"):
-                raise ConfigError(f"framework={framework}: PyTorch, as Horovod, is predicted without it; leave it out")
+            if framework.lower() in ("pytorch", "torch"):
+                raise ConfigError(f"framework={framework}: PyTorch is predicted without it; leave it out")
             raise unknown_name("framework", framework, FRAMEWORKS, "framework")
     for library in settings.library:
         if library is not None and library not in LIBRARIES:

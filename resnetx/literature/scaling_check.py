@@ -38,6 +38,7 @@ from resnetx.prediction.scaling import (
     slowest_of,
 )
 from resnetx.prediction.scenario import (
+    HOROVOD,
     STAGED,
     Deployment,
     Point,
@@ -113,13 +114,13 @@ class ScalingCase:
         workload = replace(Workload.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
         deployment = self.deployment or Deployment(of.on(max(self.gpus, *self.known, 1)), of.library)
         by_server = of.exchange == "server"  # TensorFlow's
-        overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), of.framework)
+        by_horovod = HOROVOD if sources()[of.source].horovod else None
+        overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), of.framework or by_horovod)
         setting = TrainingSetup(
             overlap=overlap,
             framework=framework,
             gradients=of.gradients,
             costs=FREE,
-            negotiated=sources()[of.source].horovod,
             one_process=self.one_process,
             samples="by-host" if of.input == "sound" and of.samples == "alike" else of.samples,
             unmeasured=self.unmeasured,

@@ -22,7 +22,7 @@ import numpy as np
 
 from resnetx.literature import transformers
 from resnetx.literature.rivals import median_efficiencies
-from resnetx.literature.scaling_check import Floats, ScalingCase, cases, untold_cases
+from resnetx.literature.scaling_check import Floats, ScalingCase, cases, strong_cases, untold_cases
 from resnetx.literature.training_rates import any_memory
 from resnetx.literature.transformers import TransformerCase
 from resnetx.prediction.host_step import PARALLEL_s
@@ -40,7 +40,7 @@ from resnetx.prediction.scaling import (
     is_steady,
     is_typical,
 )
-from resnetx.prediction.scenario import SHOWN_BY, ScalingCosts
+from resnetx.prediction.scenario import SHOWN_BY, Point, ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
 _VARIATION, _LOAD = np.arange(101) / 2000, np.arange(51) / 100
@@ -335,7 +335,11 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         points=len(_on_one_node(chosen)),
         systems=len({case.system for case in _on_one_node(chosen)}),
         without=without,
-        half={generation(case.point.deployment.system.gpu_part(0)) for case in chosen if _is_half_over_nodes(case)},
+        half={
+            generation(point.deployment.system.gpu_part(0))
+            for point in [*(case.point for case in chosen), *(case.point for case in strong_cases())]
+            if _is_half_over_nodes(point)
+        },
         half_transformers={
             of.generation for of in transformers.series() if of.precision in HALF and of.cluster is not None
         },
@@ -352,8 +356,8 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
     return errors, predicted
 
 
-def _is_half_over_nodes(case: ScalingCase) -> bool:
-    return case.nodes != ONE_NODE and case.series.precision in HALF
+def _is_half_over_nodes(point: Point) -> bool:
+    return len(point.ranks_of_nodes) > 1 and point.workload.precision in HALF
 
 
 def _rounded(value: float | np.floating) -> float:

@@ -29,7 +29,7 @@ from resnetx.prediction import roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
+from resnetx.prediction.scenario import HOROVOD, Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
@@ -269,8 +269,8 @@ def _iteration(of: Series, gpus: int, rate: float, costs: ScalingCosts | None) -
     """One pass with its messages and its update."""
     workload = replace(_workload(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
     deployment, gathered = _fabric(of.system, of.cluster, gpus, of.sent_by), "bf16" if of.strategy == "fsdp" else "fp32"
-    negotiated = _file().sources[of.source].horovod
-    setting = TrainingSetup(gradients=of.gradients, gathered=gathered, costs=costs, negotiated=negotiated)
+    framework = HOROVOD if _file().sources[of.source].horovod else None
+    setting = TrainingSetup(framework=framework, gradients=of.gradients, gathered=gathered, costs=costs)
     return simulated(Point(workload, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.choices import After, Server, TorchvisionInput
+from resnetx.choices import After, Choice, Server, TorchvisionInput
 from resnetx.interconnect.systems.graph import FASTEST_FLOW_Bps
 from resnetx.prediction import compute
 from resnetx.prediction.host_step import (
@@ -86,10 +86,7 @@ def _asked_again(point: Point, **other: str) -> str:
     if request is not None and trace is None:
         asked |= {"precision": request.precision, "input": request.input.kind, "optimizer": request.optimizer.kind}
     if request is not None:
-        asked |= {
-            name: getattr(request, name)
-            for name in ("graph", "compile", "accumulate", "checkpointing", "channels_last")
-        }
+        asked |= _how(request)
     elif trace is not None:
         usual["scaling"] = "weak"
     asked |= {"framework": setting.framework} if setting.framework else {"strategy": workload.strategy.kind}
@@ -105,19 +102,32 @@ def _asked_again(point: Point, **other: str) -> str:
     )
 
 
+def _how(request: Request) -> dict[str, Any]:
+    """How a step is taken, whatever its optimizer."""
+    return {
+        name: getattr(request, name) for name in ("graph", "compile", "accumulate", "checkpointing", "channels_last")
+    }
+
+
+def _dials(setting: str, choice: Choice) -> dict[str, Any]:
+    """The settings of a model, or of a strategy, as far as they are not as usual."""
+    usual = {line.name: line.default for line in settings() if line.of == choice.kind}
+    own = {f"{setting}.{name}": value for name, value in msgspec.structs.asdict(choice).items() if value is not None}
+    return {name: value for name, value in own.items() if value_word(value) != usual.get(name, value_word(value))}
+
+
 def _model_words(request: Request) -> dict[str, Any]:
     """The settings of a model, as far as they are not as usual."""
     model = request.model
-    usual = {line.name: line.default for line in settings() if line.of == model.kind}
-    dials = {f"model.{name}": value for name, value in msgspec.structs.asdict(model).items() if value is not None}
-    said = {name: value for name, value in dials.items() if value_word(value) != usual.get(name, value_word(value))}
     size = {"image_size": request.image_size} if request.image_size != model.image_size else {}
-    return {"model": model.kind, **said, **size}
+    return {"model": model.kind, **_dials("model", model), **size}
 
 
 def train_command(request: Request, **words: Any) -> str:
-    """The command that measures the model of a request with other settings."""
-    return shlex.join(["resnetx", "train", *written({**_model_words(request), **words})])
+    """The command that measures the model of a request with other settings; its steps are taken as they are there."""
+    how = {"optimizer": request.optimizer.kind, **_how(request)} if words.get("measure") != "input" else {}
+    said = {name: value for name, value in how.items() if value != _USUAL[name]}
+    return shlex.join(["resnetx", "train", *written({**_model_words(request), **words, **said})])
 
 
 def left_open(point: Point) -> Undecided | None:
@@ -270,7 +280,7 @@ def _in_half_precision(point: Point) -> Undecided | None:
         return None
     step, request = compute.of_point(point, point.shares[0][0]).step, workload.request
     words = {"batch_size": point.batch_size, "precision": workload.precision, "strategy": workload.strategy.kind}
-    words |= {"gpus": point.gpus, "nodes": nodes, "launcher": "slurm"}
+    words |= {**_dials("strategy", workload.strategy), "gpus": point.gpus, "nodes": nodes, "launcher": "slurm"}
     part = point.deployment.system.gpu_part(0)
     but = " (but of transformers)" * (generation(part) in scaling_errors().half_transformers)
     own = _asked_again(point, calibration="rates.yaml")  # of a program of the user's own

@@ -359,6 +359,9 @@ class ScalingCosts:
     between: float = 0.0
 
 
+HOROVOD = "horovod"  # the framework, of whose programs nothing else is told
+
+
 @dataclass(frozen=True)
 class TrainingSetup:
     """How it is trained."""
@@ -368,7 +371,6 @@ class TrainingSetup:
     framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     gradients: str = "fp32"  # in which precision they are sent
     gathered: str = "fp32"  # in which precision FSDP gathers parameters
-    negotiated: bool = False  # ranks agree on each tensor when it is ready, as with Horovod
     one_process: bool = False  # drives all GPUs of a node; else each has one of its own
     # uneven: they differ in size, so that ranks wait for the slowest: sentences, boxes; by-host: its CPUs make them
     samples: Literal["alike", "uneven", "by-host"] = "alike"
@@ -395,7 +397,13 @@ class TrainingSetup:
     @property
     def loop(self) -> str | None:
         """The framework whose loop launches steps; None: eager PyTorch's."""
-        return self.framework or ("caffe-mpi" if self.memory_model == "caffe" else None)
+        named = None if self.negotiated else self.framework
+        return named or ("caffe-mpi" if self.memory_model == "caffe" else None)
+
+    @property
+    def negotiated(self) -> bool:
+        """Whether ranks agree on each tensor when it is ready."""
+        return self.framework == HOROVOD
 
 
 @dataclass(frozen=True)

@@ -340,7 +340,7 @@ class CompareKeywords(TypedDict, total=False):
     calibration: Axis[Text | None]
     rate: float | Mapping[int, float] | Mapping[str, float | Mapping[int, float]] | Text | None
     rate_error: float | None
-    framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
+    framework: Axis[Literal["caffe-mpi", "cntk", "horovod", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
     gradients: Axis[Literal["fp32", "bf16", "fp16"]]
@@ -628,7 +628,7 @@ class PredictKeywords(TypedDict, total=False):
     lab: LabSettings
     rate: Axis[float | Mapping[int, float] | Mapping[str, float | Mapping[int, float]] | Text | None]
     rate_error: Axis[float | None]
-    framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
+    framework: Axis[Literal["caffe-mpi", "cntk", "horovod", "mxnet", "tensorflow"] | None]
     communication: Axis[Literal["model", "trace"]]
     parameters: Axis[float | None]
     overlap: OverlapSettings

@@ -176,9 +176,19 @@ def test_every_framework_runs(predict, name):
     assert found["strategy"] == FRAMEWORKS[name][0].kind
 
 
-def test_only_caffe_mpi_copies_to_the_device_while_it_computes():
-    assert [name for name, (_, overlap) in FRAMEWORKS.items() if overlap.host_to_device] == ["caffe-mpi"]
+def test_only_caffe_mpi_and_horovod_copy_to_the_device_while_they_compute():
+    assert [name for name, (_, overlap) in FRAMEWORKS.items() if overlap.host_to_device] == ["caffe-mpi", "horovod"]
     assert all(overlap.input for _, overlap in FRAMEWORKS.values())
+
+
+def test_horovod_hides_nothing_of_what_going_parallel_costs(predict):
+    """Else it is PyTorch, with a process for each GPU."""
+    words = ["systems=dgx1-v100", *ALEXNET, "gpus=8", "rate=256:2500,32:2400"]
+    (_, (torch,)), (_, (horovod,)) = predict(*words), predict(*words, "framework=horovod")
+    hosts = [{part["name"]: part["share"] * made["iteration_s"] for part in made["parts"]} for made in (torch, horovod)]
+    assert hosts[1]["host"] > 1.3 * hosts[0]["host"] > 0
+    assert horovod["iteration_s"] > torch["iteration_s"] and not horovod["open"]
+    assert hosts[1]["communication"] == pytest.approx(hosts[0]["communication"], rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -694,7 +704,7 @@ def test_validation_holds(capsys, monkeypatch):
         (["systems=gx8", "framework=keras"], "framework=keras: no framework has that name. Known: caffe-mpi"),
         (
             ["systems=gx8", "framework=torch"],
-            "framework=torch: PyTorch, as Horovod, is predicted without it; leave it out",
+            "framework=torch: PyTorch is predicted without it; leave it out",
         ),
         (["systems=gx8", "strategy=dp"], "strategy=dp: no such strategy (torch.nn.DataParallel is not modelled; Dis"),
         (["systems=gx8", "framework=[]"], "framework=[]: expected one of caffe-mpi"),

@@ -406,6 +406,16 @@ def test_what_messages_cost_is_that_of_runs_with_the_same_input():
     assert costs == {"synthetic": ((2, 0.001),), "dali": ((2, 0.02),)}
 
 
+def test_rates_of_several_gpus_are_of_steps_taken_alike():
+    """Those with another layout were taken, as they were not of one GPU."""
+    names = [f"resnet-1_b16_g{gpus}_{key}_r1" for gpus, key in ((1, "f8530673"), (2, "9954a026"))]
+    one, two = (RunSummaryReader()(RunFolder(QUICKSTART / name)) for name in names)
+    known = KnownScaling(str(QUICKSTART), runs=(two,))
+    assert known.of(one.request, "synthetic").by_gpus
+    other = msgspec.structs.replace(one.request, channels_last=not one.request.channels_last)
+    assert known.of(other, "synthetic") is None
+
+
 def test_where_no_run_with_the_same_input_says_what_messages_cost_the_most_of_others_does():
     """A loader hides messages; whichever run stands last says nothing."""
     names = [f"resnet-1_b16_g{gpus}_{key}_r1" for gpus, key in ((1, "f8530673"), (2, "9954a026"), (2, "b4dead01"))]

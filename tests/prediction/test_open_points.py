@@ -195,8 +195,8 @@ def test_half_precision_on_several_nodes_may_take_much_longer_and_hardly_less(sy
     assert not closed.open
 
 
-BLACKWELL = {
-    "systems": ["hgx-b200"],
+UNPUBLISHED = {
+    "systems": ["mi300x"],
     **RESNET,
     **HALF,
     "gpus": 16,
@@ -207,30 +207,47 @@ BLACKWELL = {
 
 
 def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published(tmp_path):
-    (cold,) = predicted(**BLACKWELL)
+    (cold,) = predicted(**UNPUBLISHED)
     assert cold.images_per_s is None and "rate of GPUs of this generation" in cold.open_ends
     low, high = (16 * 256 / end for end in reversed(cold.interval_s))
     assert 0.5 < low / (16 * 3000) < 0.8 and 0.9 < high / (16 * 3000) < 1.05
     words = "input=synthetic batch_size=4096 precision=bf16 strategy=bucket gpus=16 nodes=2 launcher=slurm"
     assert cold.open == f"resnetx train model=torchvision {words}"
     assert main([*shlex.split(cold.open)[1:], "--dry-run"]) == 0
-    (shown,) = predicted(**BLACKWELL, calibration=[rates(tmp_path, 16, 40_000)])
+    (shown,) = predicted(**UNPUBLISHED, calibration=[rates(tmp_path, 16, 40_000)])
     assert not shown.open and shown.images_per_s == pytest.approx(40_000)
-    others = ({"systems": ["dgx-a100"]}, {"systems": ["mi250x"]}, {"precision": "fp32"}, {"gpus": 8})
-    assert not any(predicted(**BLACKWELL | other)[0].open for other in others)
-    assert all(predicted(**BLACKWELL | {"systems": [system]})[0].open for system in ("mi300x", "dgx-h100"))
+    published = ({"systems": [name]} for name in ("dgx-a100", "mi250x", "hgx-b200", "pcie-gen5"))  # two of one batch
+    others = (*published, {"precision": "fp32"}, {"gpus": 8})
+    assert not any(predicted(**UNPUBLISHED | other)[0].open for other in others)
+    assert predicted(**UNPUBLISHED | {"systems": ["dgx-h100"]})[0].open
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"optimizer": "adamw", "accumulate": 2, "channels_last": False, "strategy.bucket_cap_mb": 50},
+        {"graph": True},
+        {"strategy": "fsdp", "strategy.reshard": False},
+    ],
+)
+def test_the_command_that_closes_a_point_trains_as_is_predicted(how, capsys):
+    """Else the run is not taken, or is one of another step."""
+    (cold,) = predicted(**UNPUBLISHED, **how)
+    said = [f"{name}={str(value).lower()}" for name, value in how.items()]
+    assert {*said} <= {*cold.open.replace("50.0", "50").split()}
+    assert main([*shlex.split(cold.open)[1:], "--dry-run"]) == 0
 
 
 def test_images_in_half_precision_over_nodes_are_open_where_transformers_alone_are_published():
     """Of V100s' images 9 of 20 are inside by what transformers lose; transformers are, by what images lose."""
     decoder = {"model": "gptx", "model.width": 768, "batch_size": 8, "rate": 100}
-    transformer = {name: value for name, value in BLACKWELL.items() if not name.startswith("model")} | decoder
+    transformer = {name: value for name, value in UNPUBLISHED.items() if not name.startswith("model")} | decoder
     assert [predicted(**transformer | {"systems": [name]})[0].open for name in ("dgx-h100", "mi250x")] == ["", ""]
     assert predicted(**transformer)[0].open
 
 
 def test_what_tcp_carries_and_half_precision_does_over_nodes_have_the_ends_of_both():
-    (half,), (both,) = predicted(**BLACKWELL), predicted(**BLACKWELL | {"network": "40gbe"})
+    (half,), (both,) = predicted(**UNPUBLISHED), predicted(**UNPUBLISHED | {"network": "40gbe"})
     assert both.interval_s[1] > half.interval_s[1]
     assert half.open_ends[:60] in both.open_ends and "one flow" in both.open_ends
 
