@@ -79,7 +79,7 @@ _RANGES = {
     "launch_s": _HOPS_s,
     "rccl_launch_s": _HOPS_s,
     "in_switch_s": _TIMES_s,
-    "in_switch_chunk_s": (0.0, 10e-6, 0.5e-6),
+    "in_switch_chunk_s": (0.0, 1e-6, 0.03e-6),
     "in_switch_fill": (0.0, 5.0, 1.0),
     "ll_channel_s_per_B": (0.0, 1e-9, 0.1e-9),
     **dict.fromkeys(("ll_twice", "ll_once", "ll_chain", "pcie_ll"), _LL_SHARES),

@@ -190,7 +190,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rings_lost_s: float = 0.0  # on the way to the rate of large sizes, of the same
     rings_over_s: float = 0.5e-3  # half of it is lost once bytes have moved for so long
     in_switch_s: float = 25e-6  # fixed, of reduction in switches
-    in_switch_chunk_s: float = 0.5e-6  # of each chunk of a channel
+    in_switch_chunk_s: float = 0.03e-6  # of each chunk, whichever its channel
     in_switch_fill: float = 1.0  # chunks of all channels before the switches are busy
     in_switch_lost: float = 0.0  # of the rate, as a power of how many times eight GPUs have a part of the array
     hopper_in_switch_share: float = 0.85
@@ -260,7 +260,10 @@ BOTH_LIMIT = 4  # norm of what the switches and what the network take: the slowe
 
 @dataclass(frozen=True)
 class SwitchChunks:
-    """What reduction in switches takes beyond its rate: small arrays go in small chunks, and each costs by itself."""
+    """What reduction in switches takes beyond its rate: small arrays go in small chunks.
+
+    What a chunk costs, those of all channels wait for: B200s, with more channels than H100s, lose as much more.
+    """
 
     chunk_s: float
     fill: float  # chunks of all channels before the switches are busy
@@ -273,8 +276,8 @@ class SwitchChunks:
         at_once, found = self.channels * self.parts, []
         for least, chunk_bytes in self.sizes:
             moved = max(size_bytes, least * at_once * chunk_bytes)
-            more_s = self.chunk_s * moved / self.channels * (1 / chunk_bytes - 1 / self.sizes[0][1])
-            first_s = at_once * chunk_bytes * s_per_byte + self.chunk_s * self.parts
+            more_s = self.chunk_s * moved * (1 / chunk_bytes - 1 / self.sizes[0][1])
+            first_s = at_once * (chunk_bytes * s_per_byte + self.chunk_s)
             first_s *= self.fill * min(1.0, moved / (at_once * chunk_bytes))
             found.append((moved - size_bytes) * s_per_byte + more_s + first_s)
             if moved == size_bytes:
