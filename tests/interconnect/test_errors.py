@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from resnetx.api.topology_answers import collective_answer, collective_cost
-from resnetx.interconnect.collectives.algorithms import UNFITTED, fitted
 from resnetx.interconnect.collectives.collective_errors import OPEN_SPAN, error_of, kind_of, table
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import calibrate, plan
+from resnetx.interconnect.collectives.protocols import UNFITTED, fitted
 from resnetx.interconnect.collectives.published import load_published, measured_devices, times, with_published
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.collectives_fit import CollectiveResidual, alike, cells, fit, log_errors
