@@ -145,7 +145,7 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
 - **in the fit**: by the model as it ships. **left out**: without the kind; this is the error that is stated.
 - **alpha-beta**, **power law**: two textbook forms (`resnetx/literature/rivals.py`), fitted to the same other kinds.
 - **half-width**: of the 90 % interval that all other kinds (of one host: in one host) give, {widened:.2f} times as wide
-  as theirs (between hosts {between:.2f} times, counted on three kinds). Each kind counts alike. **within**: the figures
+  as theirs (between hosts {between:.2f} times, counted on four kinds). Each kind counts alike. **within**: the figures
   inside. A machine of a kind that nobody measured gets this interval. Sizes are of one host, where nothing is said.
 - A machine of a kind of which several are published gets what 90 % of their figures are within, each machine counting
   alike, {in_kind:.2f} times as wide (between hosts {between_in_kind:.2f} times): then 90 % of each machine left out are

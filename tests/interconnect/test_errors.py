@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from resnetx.api.topology_answers import collective_answer, collective_cost
-from resnetx.interconnect.collectives.algorithms import UNFITTED, fitted
-from resnetx.interconnect.collectives.collective_errors import OPEN_SPAN, error_of, table
+from resnetx.interconnect.collectives.collective_errors import OPEN_SPAN, error_of, kind_of, table
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import calibrate, plan
+from resnetx.interconnect.collectives.protocols import UNFITTED, fitted
 from resnetx.interconnect.collectives.published import load_published, measured_devices, times, with_published
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.collectives_fit import CollectiveResidual, alike, cells, fit, log_errors
@@ -152,6 +152,14 @@ def test_nodes_whose_cards_do_not_reach_gpu_memory_are_a_kind_of_their_own():
         "ndr400": True,
         "10gbe": False,
     }
+
+
+@pytest.mark.parametrize("name", ["summit", "gb200-nvl72", "dgx-h200"])
+def test_cards_read_gpu_memory_where_the_plan_stages_nothing(name):
+    """An NVLink-C2C is no path between a card and its GPU, whatever the network could do."""
+    made = plan(load(name, nodes=2, network="ndr400"))
+    staged = any("one a card, staged in host memory" in note for note in made.notes)
+    assert ("without access to GPU memory" in kind_of(made.system, made.staged)) == staged
 
 
 def test_over_tcp_a_cost_reaches_to_what_one_flow_of_a_cloud_carries():

@@ -4,9 +4,10 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import rings
-from resnetx.interconnect.collectives.algorithms import Channels, fitted
+from resnetx.interconnect.collectives.algorithms import Channels
 from resnetx.interconnect.collectives.collective_errors import error_of
 from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.protocols import fitted
 from resnetx.interconnect.collectives.sends import BOTH_WAYS_SHARE, CHANNEL_Bps, MESSAGE_s, leaving, messages
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.paths import fair_shares, seconds_per_byte

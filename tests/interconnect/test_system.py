@@ -122,6 +122,13 @@ REFUSED = {
         "more than 4096; several machines are nodes of a cluster",
     ),
     "many lanes": ("lanes: 2}", "lanes: 9000000000000000000}", 10, "expected at most 1024"),
+    "more links than a GPU has": ("lanes: 2}", "lanes: 5}", 8, "5 lanes of NVLink 1 leave gpu0; expected at most 4"),
+    "two of what is all links": (
+        "[gpu0, gpu1], link: nvlink1, lanes: 2",
+        "[gpu0, gpu1], link: xgmi-turin, lanes: 3",
+        10,
+        "lanes=3: expected at most 1, as its figures are of all links",
+    ),
     "far away": ("at: [0.5, 1]", "at: [1e308, 1]", 6, "expected places from -1,000,000 to 1,000,000"),
     "no name": ("  nic0: {nic", '  "nic\\e[2J": {nic', 7, "expected a name of printable characters"),
     "endless nodes": (

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from resnetx.interconnect.collectives.internode import cards_read_gpus
 from resnetx.interconnect.systems.graph import System
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
@@ -412,9 +413,9 @@ def kind_of(system: System, staged: bool, over_links: bool = True, several: bool
     about = system.gpu_part(0).about
     maker = next((maker for maker in ("NVIDIA", "AMD") if maker in about), "unknown")
     if system.nodes > 1 and several:
-        port = next(link.wire for link, _ in system.counted_links() if link.wire.family == "network")
         chips = "AMD MI300" if system.gpu_part(0).chip.startswith("MI300") else maker  # RCCL runs others differently
-        return f"{_NODES} of {chips} GPUs, network cards {'reading' if port.peer else 'without access to'} GPU memory"
+        access = "reading" if cards_read_gpus(system) else "without access to"
+        return f"{_NODES} of {chips} GPUs, network cards {access} GPU memory"
     kinds = {component.name: component.kind for component in system.components}
     found = set()
     for link in system.links:

@@ -123,6 +123,12 @@ def nearest_cards(system: System, device: int) -> list[str]:
     return _cards(system, (device,), system.rails)
 
 
+def cards_read_gpus(system: System) -> bool:
+    """Whether nothing between a GPU and the network is staged in host memory."""
+    gpu, port = system.gpus[0], next(link.wire for link, _ in system.counted_links() if link.wire.family == "network")
+    return port.peer and not any(paths.to_card(system, gpu.name, card)[1] for card in nearest_cards(system, 0))
+
+
 def _cards(system: System, group: tuple[int, ...], rails: Rails) -> list[str]:
     """The network cards of a node that are plugged in and that the library drives for these GPUs."""
     plugged = system.cards(system.node_of(group[0]))

@@ -31,8 +31,8 @@ The assumptions, and how much depends on each:
 - Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 22 figures,
   such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.6 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
-- Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
-- Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
+- Who starts the GPUs decides what small sizes take (`Algorithm.launch_s`); where nobody tells, it is open.
+- Rings through NVSwitches reach the rate of large sizes over 0.2 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.84 on Hopper (fitted; the source has 0.85).
 - Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`); reduction in switches takes there what
   it takes inside one node, and the steps between nodes; RCCL has Simple only. One figure is fitted to times between
@@ -61,7 +61,6 @@ from resnetx.interconnect.collectives.algorithms import (
     Algorithm,
     NcclAlgorithms,
     choices,
-    fitted,
     time_of,
 )
 from resnetx.interconnect.collectives.internode import Groups, join_nodes
@@ -73,6 +72,7 @@ from resnetx.interconnect.collectives.measured import (
     by_times,
     refuse_other_library,
 )
+from resnetx.interconnect.collectives.protocols import fitted
 from resnetx.interconnect.collectives.rings import (
     GENERATIONS,
     SOCKET,

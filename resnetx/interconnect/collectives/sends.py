@@ -21,8 +21,9 @@ from functools import cached_property
 from itertools import permutations
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.algorithms import PROTOCOLS, Algorithm, Channels, Fitted
+from resnetx.interconnect.collectives.algorithms import Algorithm, Channels
 from resnetx.interconnect.collectives.internode import Groups, nearest_cards
+from resnetx.interconnect.collectives.protocols import PROTOCOLS, Fitted
 from resnetx.interconnect.collectives.rings import Generation
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import System

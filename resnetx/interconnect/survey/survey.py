@@ -250,7 +250,7 @@ def assumed(table: str, base: str, about: str, why: str) -> Entry:
     """A part with the figures of another one, each marked as assumed."""
     entry: Entry = {"about": about}
     for key, value in entries(table)[base].items():
-        if key in ("about", "product_names", "chip", "single_thread"):
+        if key in ("about", "product_names", "chip", "peer_links", "single_thread"):
             continue
         entry[key] = [value[0], "assumed", f"as {base}: {why}"] if isinstance(value, list) else value
     return entry

@@ -139,6 +139,7 @@ class WireSpec(_Spec, frozen=True, kw_only=True):
     # Per direction, what the GPUs' kernels get; null: as copies, but on NVLink in smaller packets (NVLINK_KERNELS).
     kernel_Bps: SourcedValue | None = None
     peer: bool = True  # may GPU-to-GPU traffic cross?
+    one: bool = False  # its figures are of all links between two components together: it takes one lane
     word: str = "NV"  # of links between GPUs: what the matrix of connectivity calls them, before the number of lanes
 
     @property

@@ -75,16 +75,12 @@ def _mistake(text: YamlFile, _: Exception, path: Sequence[str | int], said: str,
     """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""
     said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
     said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
-    if said.endswith("not one of the known values") and (known := _known(path)):
+    words = {"family": Family, "library": Library, 1: Provenance}  # that may stand at the end of a path
+    if said.endswith("not one of the known values") and (known := get_args(words.get(path[-1]))):
         said = f"{said} ({', '.join(known)})"
     elif "unknown field" in said:
         said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
     return text.fault(in_file_units(path, text.tree), _keys_in_file_units(said))
-
-
-def _known(steps: Sequence[str | int]) -> tuple[str, ...]:
-    """The words that may stand at the end of a path."""
-    return get_args({"family": Family, "library": Library, 1: Provenance}.get(steps[-1]))
 
 
 def in_file_units(steps: Sequence[str | int], tree: Any) -> list[str | int]:
@@ -334,7 +330,7 @@ def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence
     found = tuple(links.values())
     _check_connected(text, components, found)
     _check_fabrics(text, kinds, found)
-    _check_ports(text, components, found)
+    _check_ports(text, components, found, wires)
     return found
 
 
@@ -350,8 +346,9 @@ def _entry(text: YamlFile, where: Where, wires: Mapping[str, WireSpec]) -> _Link
     name = ".".join(map(str, where))
     if entry.link not in wires:
         raise text.fault(where, str(unknown_name("link", entry.link, wires, f"{name}.link")))
-    if not 1 <= entry.lanes <= MAX_LANES:
-        bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
+    most = 1 if (is_one := wires[entry.link].one) else MAX_LANES
+    if not 1 <= entry.lanes <= most:
+        bound = "at least 1" if entry.lanes < 1 else f"at most {most}" + ", as its figures are of all links" * is_one
         raise text.fault(where, f"{name}.lanes={entry.lanes}: expected {bound}")
     return entry
 
@@ -458,9 +455,8 @@ def _check_connected(text: YamlFile, components: Sequence[Component], links: Seq
         seen |= ahead
         ahead = {near for name in ahead for near in neighbours[name]} - seen
     if alone := [component.name for component in components if component.name not in seen]:
-        raise text.fault(
-            ["links"], f"links: nothing connects {', '.join(alone[:4])}{' ...' if len(alone) > 4 else ''} to the rest"
-        )
+        names = ", ".join(alone[:4]) + " ..." * (len(alone) > 4)
+        raise text.fault(["links"], f"links: nothing connects {names} to the rest")
 
 
 def _check_fabrics(text: YamlFile, kinds: Mapping[str, str], links: Sequence[Link]) -> None:
@@ -472,22 +468,31 @@ def _check_fabrics(text: YamlFile, kinds: Mapping[str, str], links: Sequence[Lin
                 joined.setdefault(switch, set()).add(gpu)
     for a, b in combinations(joined, 2):
         if len(joined[a] & joined[b]) > 1:
-            what = (
-                f"{a} and {b} join the same GPUs over NVLink; describe a fabric as one switch, with all lanes into it"
-            )
-            raise text.fault(["links"], f"links: {what}")
+            what = f"{a} and {b} join the same GPUs over NVLink"
+            raise text.fault(["links"], f"links: {what}; describe a fabric as one switch, with all lanes into it")
 
 
-def _check_ports(text: YamlFile, components: Sequence[Component], links: Sequence[Link]) -> None:
-    """Refuses more circuits than a photonic switch has ports."""
-    circuits = Counter[str]()
+def _check_ports(
+    text: YamlFile, components: Sequence[Component], links: Sequence[Link], wires: Mapping[str, WireSpec]
+) -> None:
+    """Refuses more circuits than a photonic switch has ports, and more links to others than a GPU has."""
+    circuits, begun = Counter[str](), Counter[tuple[str, str]]()
     for link in links:
-        circuits[link.through] += link.lanes_from(link.a) + link.lanes_from(link.b)
-    for component in components:
-        if isinstance(component.part, PhotonicSpec) and circuits[component.name] > component.part.ports.value:
-            what = f"{circuits[component.name]} lanes go through {component.name}, counted one way"
-            most = f"{component.part.ports.value:g}, as {component.part_name} has so many ports"
-            raise text.fault(["links"], f"links: {what}; expected at most {most}")
+        for end in (link.a, link.b):
+            circuits[link.through] += link.lanes_from(end)
+            begun[end, link.wire.about] += link.lanes_from(end)
+    for component in sorted(components, key=lambda each: each.kind != "photonic"):
+        part, name = component.part, component.name
+        if isinstance(part, PhotonicSpec):
+            lanes, most, what, of = circuits[name], part.ports.value, f"go through {name}, counted one way", "ports"
+        elif isinstance(part, GpuSpec) and part.peer_links and part.peer_link in wires:
+            about = wires[part.peer_link].about
+            lanes, most, what, of = begun[name, about], part.peer_links, f"of {about} leave {name}", "links"
+        else:
+            continue
+        if lanes > most:
+            said = f"{lanes} lanes {what}; expected at most {most:g}, as {component.part_name} has so many {of}"
+            raise text.fault(["links"], f"links: {said}")
 
 
 # ---- by name, and several nodes ------------------------------------------------------------------------------------
@@ -533,8 +538,7 @@ def described(name: str, key: str = "systems") -> System:
 
 
 def _path(name: str, key: str) -> Path:
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
+    if (path := Path(name)).suffix in (".yaml", ".yml"):
         return path
     path = CONFIGS / "system" / f"{name}.yaml"
     if name_fault(name) or not is_file(path):
@@ -568,7 +572,7 @@ def _networks(system: System) -> dict[str, NetworkSpec]:
 
 def _plugged(system: System, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
     """The network's name, and how many cards of each node are used."""
-    cards = sum(component.kind == "nic" for component in system.components)
+    cards, known = sum(component.kind == "nic" for component in system.components), _networks(system)
     nics = cards if nics is None else nics
     if not cards:
         raise ConfigError(
@@ -576,11 +580,9 @@ def _plugged(system: System, nodes: int, network: str | None, nics: int | None) 
             "file of your own (docs/topology.md)"
         )
     if network is None:
-        raise ConfigError(
-            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(_networks(system)))}"
-        )
-    if network not in _networks(system):
-        raise unknown_name("network", network, _networks(system), "network")
+        raise ConfigError(f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(known))}")
+    if network not in known:
+        raise unknown_name("network", network, known, "network")
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network card{'s' * (cards != 1)} in each node")
     return network, nics
