@@ -217,16 +217,12 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)
-    _size_classifiers(tree)
-    return at_home(tree)
-
-
-def _size_classifiers(tree: dict[str, Any]) -> None:
-    """Gives a classifier of torchvision images as its weights take them, where no size is set and that is not 224."""
+    # Gives a classifier of torchvision images as its weights take them, where no size is set and that is not 224.
     model = tree["model"]
     if tree["image_size"] is None and isinstance(model, dict) and model.get("kind") == "torchvision":
         own = tables.image_size(str(model.get("name")))
         tree["image_size"] = None if own == tables.USUAL_SIZE else own
+    return at_home(tree)
 
 
 def _copied(value: Any) -> Any:

@@ -101,7 +101,14 @@ def load(name: str) -> PatternFile:
 
 def _halo(ranks: int, size_bytes: int) -> Rounds:
     """A cube, in blocks as like cubes as the number of ranks has factors; it is open at its sides."""
-    grid = _grid(ranks)
+    # Three factors of a number, as near each other as there are.
+    found = (
+        (factor, two, ranks // factor // two)
+        for factor in _factors(ranks)
+        for two in _factors(ranks // factor)
+        if factor >= two >= ranks // factor // two
+    )
+    grid = min(found, key=sum)
     side = (size_bytes / _ELEMENT) ** (1 / 3)  # places along each edge
     places = list(product(*map(range, grid)))
     rank_of = {place: rank for rank, place in enumerate(places)}
@@ -114,17 +121,6 @@ def _halo(ranks: int, size_bytes: int) -> Rounds:
                 number = 2 * axis + (step + 1) // 2
                 messages.append(PatternMessage(rank, rank_of[neighbour], _whole(face * _ELEMENT), rank, number))
     return Rounds([], [messages])
-
-
-def _grid(ranks: int) -> tuple[int, int, int]:
-    """Three factors of a number, as near each other as there are."""
-    found = (
-        (factor, two, ranks // factor // two)
-        for factor in _factors(ranks)
-        for two in _factors(ranks // factor)
-        if factor >= two >= ranks // factor // two
-    )
-    return min(found, key=sum)
 
 
 def _factors(number: int) -> list[int]:

@@ -233,7 +233,10 @@ def _decoding_rates(runs: Sequence[RunSummary], path: str) -> Iterator[DecodingR
     refuse_several_machines(where, runs)
     alike: dict[tuple[str, Literal["core", "GPU"]], list[RunSummary]] = defaultdict(list)
     for run in runs:
-        alike[run.request.input.kind, _unit(run, where)].append(run)
+        decoder = None if run.input_state is None else run.input_state.decoder
+        if decoder is None:
+            raise ConfigError(f"{where}: {run.folder.name} does not say what decoded its images; measure it again")
+        alike[run.request.input.kind, "core" if decoder == "cpu" else "GPU"].append(run)
     for (loader, unit), together in alike.items():
         rates_Bps = [_rate_Bps(run, unit, where) for run in together]
         yield DecodingRate(
@@ -245,13 +248,6 @@ def _decoding_rates(runs: Sequence[RunSummary], path: str) -> Iterator[DecodingR
             source=path,
             measured_on=_machine(together[0], unit),
         )
-
-
-def _unit(run: RunSummary, where: str) -> Literal["core", "GPU"]:
-    decoder = None if run.input_state is None else run.input_state.decoder
-    if decoder is None:
-        raise ConfigError(f"{where}: {run.folder.name} does not say what decoded its images; measure it again")
-    return "core" if decoder == "cpu" else "GPU"
 
 
 def _rate_Bps(run: RunSummary, unit: Literal["core", "GPU"], where: str) -> float:

@@ -68,22 +68,19 @@ class Workloads(Records[DescribedWorkload]):
 
 def shown_workload(workload: DescribedWorkload, strategy: str = "") -> Answer:
     """What one workload is; with a strategy, what each rank sends."""
+    several = {gpus: figure(value) for gpus, value in workload.intensity_per_gpu.items() if gpus != "1"}
+    split = f"; split over {_listed(several)} GPUs, {_listed(several.values())} on each" if several else ""
     return Answer(
-        _of_one(workload, strategy), as_shown(workload_columns(tuple(map(int, workload.intensity_per_gpu))), [workload])
+        [
+            f"{workload.workload}, batch {workload.batch_size}: {figure(workload.intensity)} activations per "
+            f"parameter{split}.",
+            *([_messages(strategy, workload)] if strategy else []),
+        ],
+        as_shown(workload_columns(tuple(map(int, workload.intensity_per_gpu))), [workload]),
     )
 
 
 ANSWERS["DescribedWorkload"] = shown_workload
-
-
-def _of_one(workload: DescribedWorkload, strategy: str) -> list[str]:
-    several = {gpus: figure(value) for gpus, value in workload.intensity_per_gpu.items() if gpus != "1"}
-    split = f"; split over {_listed(several)} GPUs, {_listed(several.values())} on each" if several else ""
-    return [
-        f"{workload.workload}, batch {workload.batch_size}: {figure(workload.intensity)} activations per "
-        f"parameter{split}.",
-        *([_messages(strategy, workload)] if strategy else []),
-    ]
 
 
 def _listed(texts: Iterable[str]) -> str:

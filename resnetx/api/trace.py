@@ -97,7 +97,12 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     folders = filter(is_folder, wanted.folders)
     traces = Traces(refuse_unsound(trace) for folder in folders for trace in read_all(folder))
     for each in traces:
-        _export(each)
+        try:
+            written = export(each, Path(each.source))
+        except OSError as error:
+            raise ConfigError(f"results: {each.source} cannot be written ({error.strerror})") from None
+        names = ", ".join(file.name for file in written)
+        progress.command(f"six columns, and a timeline for Perfetto: {names} in {each.source}")
     if traces:
         page([Path(each.source) for each in traces], settings.get("out"))
     return traces, wanted.failed
@@ -116,15 +121,6 @@ def _run(traces: AskedTraces) -> None:
         run_planned("trace", traces.folder, traces.settings, kept, able, copies)
     for folder in dict.fromkeys(run.folder.path.parent for run in able):
         note_copies(copies, "", folder)
-
-
-def _export(trace: Trace) -> None:
-    try:
-        written = export(trace, Path(trace.source))
-    except OSError as error:
-        raise ConfigError(f"results: {trace.source} cannot be written ({error.strerror})") from None
-    names = ", ".join(file.name for file in written)
-    progress.command(f"six columns, and a timeline for Perfetto: {names} in {trace.source}")
 
 
 # ---- what to run ----------------------------------------------------------------------------------------------------

@@ -88,18 +88,15 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
         if not line.strip():
             blank = True
         elif not line.lstrip().startswith("#"):
-            cells = _cells(line)
+            cells = (
+                [cell.strip() for cell in line.strip().split("\t") if cell.strip()] if "\t" in line else line.split()
+            )
             if cells[0].lower() != COLUMNS[0]:  # else it is a header
                 rows += 1
                 if rows > MAX_ROWS:
                     raise FileError(f"{path}, line {number}: more than {MAX_ROWS:,} rows; expected fewer iterations")
                 yield _row(cells, number, blank, path)
                 blank = False
-
-
-def _cells(line: str) -> list[str]:
-    """Tabs separate where there are any, so that names may have blanks."""
-    return [cell.strip() for cell in line.strip().split("\t") if cell.strip()] if "\t" in line else line.split()
 
 
 def _row(cells: list[str], line: int, behind_blank: bool, path: Path) -> _Row:
@@ -202,7 +199,8 @@ def _columns(layer: TracedLayer) -> tuple[list[float], list[float], list[float]]
 
 def _line(id_: int, layer: TracedLayer, iteration: int) -> str:
     name = " ".join(layer.name.split())  # a tab in it would be a column more
-    times = (_microseconds(_entry(seconds, iteration)) for seconds in _columns(layer))
+    # With 12 digits: more than any clock resolves, and few enough for the rounding of a product not to show.
+    times = (f"{_entry(seconds, iteration) * 1e6:.12g}" for seconds in _columns(layer))
     return "\t".join([str(id_), name, *times, str(layer.gradient_bytes)]) + "\n"
 
 
@@ -210,8 +208,3 @@ def _entry(seconds: Sequence[float], iteration: int) -> float:
     if iteration < len(seconds):
         return seconds[iteration]
     return fmean(seconds) if seconds else 0.0
-
-
-def _microseconds(seconds: float) -> str:
-    """With 12 digits: more than any clock resolves, and few enough for the rounding of a product not to show."""
-    return f"{seconds * 1e6:.12g}"

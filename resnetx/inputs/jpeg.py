@@ -167,7 +167,10 @@ def _scans(read: Read, index: int, once: int | None, most_segments: int) -> int:
 def _next_segment(read: Read, index: int, segment: bytes, marker: int) -> int:
     """The position behind a segment; `marker`: its own, or 0 where none begins there."""
     if marker in (0, 0xFF):
-        return _next_marker(read, index)
+        # The position of the next marker, after bytes that belong to no segment.
+        if not (match := re.search(rb"\xff[\x01-\xfe]", read(index, _MOST_JUNK))):
+            raise DamageError("truncated in its header")
+        return index + match.start()
     return index + (2 if marker in _ALONE else 2 + _whole(segment[2:], 2))
 
 
@@ -178,13 +181,6 @@ def _end_of_scan(read: Read, index: int) -> int:
             return index + end.end() - 1
         index += len(data) - data.endswith(b"\xff")  # whose second byte is in the next piece
     return index + len(data)
-
-
-def _next_marker(read: Read, index: int) -> int:
-    """The position of the next marker, after bytes that belong to no segment."""
-    if not (match := re.search(rb"\xff[\x01-\xfe]", read(index, _MOST_JUNK))):
-        raise DamageError("truncated in its header")
-    return index + match.start()
 
 
 def _frame(parameters: bytes) -> tuple[int, int, int]:

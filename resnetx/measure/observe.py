@@ -121,20 +121,16 @@ def _write(loop: Loop, rank: int, ranks: int, folder: Path) -> tuple[str, bool]:
         write(record_file("trace", trace_folder(folder)), _trace(loop, seen, traced, folder))
     write(rank_folder(folder, rank).record, observation)
     said = f"{len(seen)} steps observed: resnetx explain {folder}"
-    if _waits_within_backward(loop):
+    # Whether the device waits for each message of DDP once it is sent (see `measure/rank/distributed.py`).
+    newer = (
+        hasattr(torch.distributed, "ProcessGroupNCCL2") and os.environ.get(NCCL_BACKEND_VARIABLE) != FIRST_NCCL_BACKEND
+    )
+    if newer and loop.ddp is not None and loop.device.type == "cuda":
         return (
             f"{said}; torch's newer NCCL backend lets computing wait for each bucket, which counts as backward and "
             f"hides who is late: set {NCCL_BACKEND_VARIABLE}={FIRST_NCCL_BACKEND}, and observe again"
         ), True
     return said, False
-
-
-def _waits_within_backward(loop: Loop) -> bool:
-    """Whether the device waits for each message of DDP once it is sent (see `measure/rank/distributed.py`)."""
-    newer = (
-        hasattr(torch.distributed, "ProcessGroupNCCL2") and os.environ.get(NCCL_BACKEND_VARIABLE) != FIRST_NCCL_BACKEND
-    )
-    return newer and loop.ddp is not None and loop.device.type == "cuda"
 
 
 def _place() -> tuple[int, int]:

@@ -85,7 +85,9 @@ def read_points(folder: Path, stored: Prediction) -> Prediction:
         if (footer_bytes := int.from_bytes(content[-8:-4], "little")) > FOOTER_BYTES:
             raise PageError(f"describes itself in {footer_bytes:,} bytes, of at most {FOOTER_BYTES:,}")
         described = parquet.read_metadata(pyarrow.BufferReader(content))
-        _refuse_others(file, described, stated)
+        # Refuses what is of another prediction, by what the file says of itself.
+        if described.num_rows != stated.points:
+            raise file.error(f"has {described.num_rows:,} rows; prediction.json states {stated.points:,} points")
         columns = _known_columns(described.schema)
         limit = _Limit(file, min(max(SMALL_BYTES, MOST_PER_BYTE * len(content)), MAX_BUILT_BYTES))
         _count_pages(described, content, columns, limit)
@@ -117,12 +119,6 @@ class _Limit:
                 f"its points would take more than {size_text(self.of_bytes)} in memory, which is not read of a file of "
                 "its size"
             )
-
-
-def _refuse_others(file: File, described: "parquet.FileMetaData", stated: PointsFile) -> None:
-    """Refuses what is of another prediction, by what the file says of itself."""
-    if described.num_rows != stated.points:
-        raise file.error(f"has {described.num_rows:,} rows; prediction.json states {stated.points:,} points")
 
 
 # ---- before anything is unpacked ------------------------------------------------------------------------------------

@@ -459,9 +459,11 @@ def _along(
     for below, above in pairwise(leading):
         if (below.log_margin > 0) == (above.log_margin > 0):
             continue
+        # Where a straight line through both, on logarithmic axes, has a ratio of 1.
+        share = below.log_margin / (below.log_margin - above.log_margin)
         yield Crossing(
             axis=axis,
-            at=_zero(below, above),
+            at=math.exp(math.log(below.at) + share * (math.log(above.at) - math.log(below.at))),
             between=[below.at, above.at],
             below=systems[below.log_margin < 0],
             above=systems[above.log_margin < 0],
@@ -469,12 +471,6 @@ def _along(
             fixed=fixed,
             shown=all(lead(neighbour.margin) == "ahead" for neighbour in (below, above)) if with_ends else None,
         )
-
-
-def _zero(below: _Place, above: _Place) -> float:
-    """Where a straight line through both, on logarithmic axes, has a ratio of 1."""
-    share = below.log_margin / (below.log_margin - above.log_margin)
-    return math.exp(math.log(below.at) + share * (math.log(above.at) - math.log(below.at)))
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------

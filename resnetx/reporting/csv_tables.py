@@ -15,7 +15,7 @@ from resnetx.record import Environment, RunSummary
 from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Gpu
 from resnetx.reporting.study_points import StudyPoint
-from resnetx.reporting.study_scaling import PARTS, Limits, Results, StepPart
+from resnetx.reporting.study_scaling import PARTS, Results
 from resnetx.statistics import Summary
 from resnetx.table import Cell, Record, Table, fields, table_of_records
 from resnetx.units import si
@@ -111,7 +111,7 @@ def point_row(point: StudyPoint) -> Record:
         "baseline": result.baseline,  # what speed-ups are over
         **summary_cells("step_s", limits.step_s if limits else None),
         # Of the step, 0 to 1; empty where it is not known, for the reason in `limited_why`.
-        **{f"share_{part}": _share(limits, part) for part in PARTS},
+        **{f"share_{part}": limits.shares[part].median if limits and part in limits.shares else None for part in PARTS},
         "limited_by": limits.verdict if limits else None,
         "limited_why": limits.why if limits else None,
         **_known(counts, "convention", "activations_per_image", "parameters", "activations_per_batch"),
@@ -125,10 +125,6 @@ def point_row(point: StudyPoint) -> Record:
 def _known(record: object | None, *names: str) -> Record:
     """Fields of what may not be known."""
     return fields(record, *names) if record else dict.fromkeys(names)
-
-
-def _share(limits: Limits | None, part: StepPart) -> float | None:
-    return limits.shares[part].median if limits and part in limits.shares else None
 
 
 def windows_table(studies: Iterable[Results]) -> Table:

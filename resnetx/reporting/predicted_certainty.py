@@ -34,7 +34,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if any(point.gpus > 1 for point in able) and all(point.gpus == 1 or point.rate_known for point in able):
         return sentences
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
-    domains = [domain for domain in made.domains if _is_of(domain, kinds)]
+    domains = [domain for domain in made.domains if is_scaling(domain) and domain.what.partition(": ")[2] in kinds]
     given = all(point.compute_source in ("stated", "measured") for point in able)
     # Published batches grow with the GPUs: how a rate changes with the batch has errors of its own.
     smaller = any(_of_a_smaller_batch(point) for point in able)
@@ -89,10 +89,6 @@ def _is_of_one(domain: Domain, point: PredictedPoint) -> bool:
 def is_scaling(domain: Domain) -> bool:
     """Whether it is of several GPUs, or of several ranks on CPU cores, in all beside one."""
     return domain.what.startswith(("rates of several GPUs", "two gloo ranks"))
-
-
-def _is_of(domain: Domain, kinds: Set[str]) -> bool:
-    return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
 def _of_a_smaller_batch(point: PredictedPoint) -> bool:

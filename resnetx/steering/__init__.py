@@ -102,7 +102,10 @@ def _steered(files: Sequence[keywords.Text], given: Point) -> Steering:
     if settings.rate is not None and request is None:
         raise ConfigError(f"{next(written({'rate': settings.rate}))}: of which workload is not said; add model=")
     if files:
-        _refuse_patterns(settings)
+        # A file has its traffic already.
+        for key, value in (("pattern", settings.pattern), ("phases", settings.phases or None)):
+            if value is not None:
+                raise ConfigError(f"{key}={value}: files have their traffic already; leave {key}= out, or the files")
         if settings.library and request is None and all(given_path(file).suffix == ".csv" for file in files):
             raise ConfigError(f"library={settings.library}: a matrix needs no library; leave it out, or add model=")
         phases = [steered_traffic.of_file(given_path(file), settings, node, devices) for file in files]
@@ -113,13 +116,6 @@ def _steered(files: Sequence[keywords.Text], given: Point) -> Steering:
     made, after = steering(job)
     folder = _folder(settings, given)
     return made if folder is None else _stored(made, node, after, folder)
-
-
-def _refuse_patterns(settings: SteerSettings) -> None:
-    """A file has its traffic already."""
-    for key, value in (("pattern", settings.pattern), ("phases", settings.phases or None)):
-        if value is not None:
-            raise ConfigError(f"{key}={value}: files have their traffic already; leave {key}= out, or the files")
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -166,11 +162,6 @@ class Effect:
     after: PredictedPoint
     collective_before: str  # what its all-reduces run by; "": nothing is all-reduced
     collective_after: str
-
-
-def steered_node(node: Node, units: Units, traffic: str) -> Node:
-    """The node with other units."""
-    return msgspec.structs.replace(node, system=changed_systems.steered(node.system, units, traffic), units=units)
 
 
 def effect(
@@ -270,7 +261,9 @@ def steering(job: SteeringJob) -> tuple[Steering, Node]:
     ratios = normalised(whole)
     before, after = (total_rtl(ratios, units) for units in (node.units, found.units))
     linked = math.isfinite(before)
-    steered_to = steered_node(node, found.units, job.words)
+    steered_to = msgspec.structs.replace(
+        node, system=changed_systems.steered(node.system, found.units, job.words), units=found.units
+    )
     effect = _effect(job, steered_to)
     in_bytes = all(phase.in_bytes for phase in job.phases)
     made = seal(

@@ -202,17 +202,13 @@ def of_file(path: Path, settings: SteerSettings, node: Node, devices: Sequence[i
         return PhaseTraffic(path.stem, _of_all(read_traffic(path), path, node, devices), f"{path}", exact=True)
     file = RunFolder(path).record if is_folder(path) else path
     if file.suffix == ".json":
-        return _of_record(file, settings, node, devices)
+        kind = record.read(file, record.RecordKind, "a record of a run or a bench").kind
+        if kind == "run":
+            return _of_run(file, record.read(file, RunRecord), settings, node, devices)
+        if kind == "bench":
+            return _of_bench(file, record.read(file, BenchRecord), settings, node, devices)
+        raise ConfigError(f"{file}: a record of kind {kind or 'unknown'}; expected that of a run or a bench")
     return _of_log(path, node, devices)
-
-
-def _of_record(file: Path, settings: SteerSettings, node: Node, devices: Sequence[int]) -> PhaseTraffic:
-    kind = record.read(file, record.RecordKind, "a record of a run or a bench").kind
-    if kind == "run":
-        return _of_run(file, record.read(file, RunRecord), settings, node, devices)
-    if kind == "bench":
-        return _of_bench(file, record.read(file, BenchRecord), settings, node, devices)
-    raise ConfigError(f"{file}: a record of kind {kind or 'unknown'}; expected that of a run or a bench")
 
 
 def _of_run(file: Path, run: RunRecord, settings: SteerSettings, node: Node, devices: Sequence[int]) -> PhaseTraffic:

@@ -69,7 +69,10 @@ class Saved(msgspec.Struct, frozen=True):
 
 def counted(model: PythonSettings, image_size: int) -> Saved:
     """The layers of a model: saved, or counted now."""
-    path = _table_file(model, image_size)
+    file = Path(model.file)
+    sha256 = model.sha256 or digest(file)
+    size = f"-{image_size}" * bool(image_size)
+    path = file.parent / "__pycache__" / f"{file.stem}.{model.function}{size}-{sha256[:12]}.layers.json"
     if saved := _saved(path, Path(model.file)):
         return saved
     check_named(model)
@@ -77,13 +80,6 @@ def counted(model: PythonSettings, image_size: int) -> Saved:
         raise ConfigError(missing)
     with progress.waiting(f"counting the layers of {model.label}", model.file):
         return _counted_apart(model, image_size, path)
-
-
-def _table_file(model: PythonSettings, image_size: int) -> Path:
-    file = Path(model.file)
-    sha256 = model.sha256 or digest(file)
-    size = f"-{image_size}" * bool(image_size)
-    return file.parent / "__pycache__" / f"{file.stem}.{model.function}{size}-{sha256[:12]}.layers.json"
 
 
 def _saved(path: Path, file: Path) -> Saved | None:

@@ -40,16 +40,12 @@ def blamed(model: PythonSettings, doing: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        if _is_nobodys(error):
+        # Whether it is no mistake in the file: no memory is left, or another rank is lost.
+        text = str(error)
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError | torch.distributed.DistError)
+        if known or any(each in text for each in ("DefaultCPUAllocator", "out of memory", "gloo/", "NCCL")):
             raise
         raise ConfigError(f"{_place(model, error)}: {doing} ends with {_told(error)}") from error
-
-
-def _is_nobodys(error: BaseException) -> bool:
-    """Whether it is no mistake in the file: no memory is left, or another rank is lost."""
-    text = str(error)
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError | torch.distributed.DistError)
-    return known or any(each in text for each in ("DefaultCPUAllocator", "out of memory", "gloo/", "NCCL"))
 
 
 def _told(error: BaseException) -> str:

@@ -112,7 +112,9 @@ def _staged_s(path: Path, size_bytes: int, fit: PairFit) -> tuple[float, float]:
     chunk = min(size_bytes, fit.chunk_bytes)
     stage_s = chunk / max(fit.stage_share * _slowest_stage_Bps(path), path.bandwidth_Bps)
     rest = size_bytes - chunk
-    ways = 3 if _shares_uplink(path) else 2
+    # Whether what goes up crosses a link that what comes down crosses, too.
+    crossed = [link.name for link in _device_links(path)]
+    ways = 3 if len(set(crossed)) < len(crossed) else 2
     one_way_s = path.latency_s + 2 * stage_s + rest / path.bandwidth_Bps
     return one_way_s, path.latency_s + ways * stage_s + 2 * rest / path.duplex_Bps
 
@@ -120,12 +122,6 @@ def _staged_s(path: Path, size_bytes: int, fit: PairFit) -> tuple[float, float]:
 def _slowest_stage_Bps(path: Path) -> float:
     """Of the links between the GPUs and their hosts; of ranks on cores, which have none, of the path."""
     return min((link.copy_Bps for link in _device_links(path)), default=path.bandwidth_Bps)
-
-
-def _shares_uplink(path: Path) -> bool:
-    """Whether what goes up crosses a link that what comes down crosses, too."""
-    crossed = [link.name for link in _device_links(path)]
-    return len(set(crossed)) < len(crossed)
 
 
 def _device_links(path: Path) -> list[Link]:

@@ -19,7 +19,6 @@ from resnetx.interconnect.pairs.classes import (
     ROUTED,
     SAME_SWITCH,
     SWITCHES,
-    PairClass,
     PairFinding,
     class_names,
     classify,
@@ -73,7 +72,8 @@ def with_readings(
     judged = [_judged(cell, system, transport) for cell in placed]
     names: dict[int, str] = {}
     for members in _families(judged).values():
-        for size, classes in _classified(judged, members, system, transport).items():
+        times = _times(judged, members)
+        for size, classes in classify(times, _names(system, judged[members[0]].family, transport)).items():
             of_pair = class_names(classes)
             names |= {member: of_pair[_pair(judged[member])] for member in members if judged[member].size_bytes == size}
     read = zip(cells, judged, strict=True)
@@ -151,13 +151,6 @@ def _times(cells: Sequence[CopyCell], members: Sequence[int]) -> dict[int, dict[
         at = times.setdefault(cell.size_bytes, {})
         at[_pair(cell)] = min(median(cell.time_s), at.get(_pair(cell), float("inf")))
     return times
-
-
-def _classified(
-    cells: Sequence[CopyCell], members: Sequence[int], system: System | None, transport: Transport
-) -> dict[int, list[PairClass]]:
-    times = _times(cells, members)
-    return classify(times, _names(system, cells[members[0]].family, transport))
 
 
 def _names(system: System | None, family: CopyFamily, transport: Transport) -> dict[tuple[CopyEnd, CopyEnd], str]:

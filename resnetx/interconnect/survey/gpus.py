@@ -149,10 +149,11 @@ def _named_alike(survey: Survey, chosen: Chosen) -> list[SeenNode]:
 
 
 def _gpu(survey: Survey, gpu: SeenNode, chosen: Chosen) -> str:
-    wanted = _names(gpu.product)
+    # The names that a product may go by: rocm-smi has the chip in front, as Arcturus GL-XL [Instinct MI100].
+    wanted = {_plain(name) for name in (gpu.product, *re.findall(r"\[([^\]]+)\]", gpu.product))} - {""}
     if exact := next((part for name, part in _described() if name in wanted), ""):
         return exact
-    known = pci_table().devices.get(gpu.device) or _by_name(wanted)
+    known = pci_table().devices.get(gpu.device) or next((gpu for name, gpu in _listed() if name in wanted), None)
     if known and known.part and known.also:
         said = f"the PCI id {gpu.device} is also that of {known.also}"
         return _one_of_several(known.name, known.part, said, chosen)
@@ -198,11 +199,6 @@ def _plain(product: str) -> str:
     return "".join(re.findall(r"[a-z0-9]+", re.sub(r"\b(?:nvidia|tesla|amd)\b", " ", product.lower())))
 
 
-def _names(product: str) -> set[str]:
-    """The names that a product may go by: rocm-smi has the chip in front, as Arcturus GL-XL [Instinct MI100]."""
-    return {_plain(name) for name in (product, *re.findall(r"\[([^\]]+)\]", product))} - {""}
-
-
 @cache
 def _described() -> list[tuple[str, str]]:
     """Each name of a described GPU, with its part."""
@@ -215,10 +211,6 @@ def _described() -> list[tuple[str, str]]:
 def _listed() -> list[tuple[str, PciGpu]]:
     """The name of each PCI device that is a GPU, with the device."""
     return [(_plain(gpu.name), gpu) for gpu in pci_table().devices.values()]
-
-
-def _by_name(wanted: set[str]) -> PciGpu | None:
-    return next((gpu for name, gpu in _listed() if name in wanted), None)
 
 
 def _unnamed(device: str, arch: str) -> str:

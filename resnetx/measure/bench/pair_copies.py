@@ -75,18 +75,13 @@ def cells_of(entry: Entry, observed: Observed, numa: int | None) -> list[CopyCel
             time_s=observed.times_s[number],
             wrong=observed.wrong[number] if len(shown) > 1 else sum(observed.wrong),
             path=if_known(observed.path),
-            evidence=_evidence(observed),
+            evidence=[*observed.evidence, *([str(observed.path)] if isinstance(observed.path, Unknown) else [])],
             expected_s=None,
             verdict="not judged",
             pair_class=None,
         )
         for number, flow in enumerate(shown)
     ]
-
-
-def _evidence(observed: Observed) -> list[str]:
-    """With the reason where the path is not known."""
-    return [*observed.evidence, *([str(observed.path)] if isinstance(observed.path, Unknown) else [])]
 
 
 def reasons(cells: Sequence[CopyCell]) -> dict[str, str]:

@@ -294,22 +294,18 @@ def as_asked(
         return operation, 1
     if timing == "back-to-back":
         return lambda: _row(operation), QUEUE_LENGTH
-    return _graph(operation, device), QUEUE_LENGTH
-
-
-def _row(operation: Callable[[], object]) -> None:
-    for _ in range(QUEUE_LENGTH):
-        operation()
-
-
-def _graph(operation: Callable[[], object], device: torch.device) -> Callable[[], object]:
-    """Launches a graph of operations; they have run before, as NCCL connects when it first has to."""
+    # Launches a graph of operations; they have run before, as NCCL connects when it first has to.
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         _row(operation)
     graph.replay()  # the first launch uploads it
-    return graph.replay
+    return graph.replay, QUEUE_LENGTH
+
+
+def _row(operation: Callable[[], object]) -> None:
+    for _ in range(QUEUE_LENGTH):
+        operation()
 
 
 # The algorithm and protocol that NCCL ran each collective by, read from its log where a bench asks for them.

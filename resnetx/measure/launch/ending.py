@@ -262,6 +262,8 @@ def statuses_file(private: Path) -> Path:
 def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) -> Ending:
     """The ending with all that is found in the folder of the run, and in its scratch folder."""
     stderr, report = _split(_tail(folder.stderr))
+    # What GPUs have reported, each once, with how often where that is more.
+    lines = [line for path in folder.all_gpu_errors() for line in _tail(path).splitlines()]
     return replace(
         end,
         failures=_failures(folder),
@@ -269,15 +271,9 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
         rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)} or _statuses(private),
         torchrun_error=_torchrun_error(error_file(private)),
         by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause_of_step(stderr)),
-        gpu_errors=_gpu_errors(folder),
+        gpu_errors=[line + f" {count} times" * (count > 1) for line, count in Counter(lines).items()],
         oom_kill=oom_kill,
     )
-
-
-def _gpu_errors(folder: RunFolder) -> list[str]:
-    """What GPUs have reported, each once, with how often where that is more."""
-    lines = [line for path in folder.all_gpu_errors() for line in _tail(path).splitlines()]
-    return [line + f" {count} times" * (count > 1) for line, count in Counter(lines).items()]
 
 
 def _statuses(private: Path) -> dict[int, int]:

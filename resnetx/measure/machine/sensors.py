@@ -82,7 +82,9 @@ class Sensors:
         energy_J = increase(self._gpu.energy_J(), self._energy_J)
         duration_s, load = time.perf_counter() - self._started, host_load(self._cpus, cpu_times())
         samples = _gpu_samples(self._rank, taken, self._started, duration_s, energy_J)
-        links = _link_counters(self._rank, self._gpu.counters(), self._counters)
+        now = self._gpu.counters()
+        risen = {name: known(increase(count, getattr(self._counters, name))) for name, count in vars(now).items()}
+        links = LinkCounters(rank=self._rank, **risen)
         return Readings(samples, links, load, [[sample for _, sample in each] for each in self._taken])
 
 
@@ -241,18 +243,15 @@ def _gpu_samples(
     }
     times_s, power_W = [at_s for at_s, _ in whole], columns["power_W"]
     if isinstance(energy_J, Unknown) and not isinstance(power_W, Unknown):
-        energy_J = _integral(times_s, power_W, duration_s)
+        # The integral from 0 to `end_s` of values that each hold until the next one's time.
+        edges = pairwise([0.0, *times_s[1:], duration_s])
+        energy_J = sum(value * (after - before) for value, (before, after) in zip(power_W, edges, strict=True))
     return GpuSamples(
         rank=rank,
         time_s=times_s,
         energy_J=known(energy_J),
         **{name: known(readings) for name, readings in columns.items()},
     )
-
-
-def _link_counters(rank: int, now: Counters, before: Counters) -> LinkCounters:
-    risen = {name: known(increase(count, getattr(before, name))) for name, count in vars(now).items()}
-    return LinkCounters(rank=rank, **risen)
 
 
 def _missing(sample: SensorSample) -> set[str]:
@@ -264,9 +263,3 @@ def _column(readings: Sequence[Number | Unknown]) -> list[Number] | Unknown:
     if isinstance(readings[0], Unknown):
         return readings[0]
     return [reading for reading in readings if not isinstance(reading, Unknown)]
-
-
-def _integral(times_s: list[float], values: list[float], end_s: float) -> float:
-    """The integral from 0 to `end_s` of values that each hold until the next one's time."""
-    edges = pairwise([0.0, *times_s[1:], end_s])
-    return sum(value * (after - before) for value, (before, after) in zip(values, edges, strict=True))

@@ -418,7 +418,9 @@ def check(way: Way, device: torch.device, here: Iterable[int]) -> None:
     """Refuses transports that this GPU does not have to the others of its node that take part (`here`)."""
     if way.transport not in ("peer", "pcie"):
         return
-    if others := not_peers(device.index, here):
+    if others := [
+        other for other in here if other != device.index and not torch.cuda.can_device_access_peer(device.index, other)
+    ]:
         raise ConfigError(
             f"transport={way.transport}: GPU {device.index} cannot reach the memory of GPU "
             f"{', '.join(map(str, others))} (`nvidia-smi topo -p2p r` says why); use devices= that can, or "
@@ -429,11 +431,6 @@ def check(way: Way, device: torch.device, here: Iterable[int]) -> None:
             "transport=pcie: GPUs with NVLink reach each other over it, and nothing but the driver can change that "
             "(its option NVreg_NvLinkDisable=1); use transport=peer or host"
         )
-
-
-def not_peers(gpu: int, others: Iterable[int]) -> list[int]:
-    """Which other GPUs' memory a GPU cannot reach."""
-    return [other for other in others if other != gpu and not torch.cuda.can_device_access_peer(gpu, other)]
 
 
 def has_nvlink(device: torch.device) -> bool:

@@ -167,13 +167,9 @@ def bind(request: Request, ranks: Ranks) -> None:
     near = [nearby(pci_address(torch.device("cuda", device))) for device in here]
     mine = nearby(pci_address(ranks.device))
     allowed = os.sched_getaffinity(0)
-    if mine < allowed and suffice(mine, near.count(mine), _threads(request)):
+    # Whether so many ranks with so many busy threads each find a CPU for every thread.
+    if mine and mine < allowed and near.count(mine) * _threads(request) <= len(mine):
         _move(allowed, mine)
-
-
-def suffice(cpus: set[int], ranks: int, threads: int) -> bool:
-    """Whether so many ranks with so many busy threads each find a CPU for every thread."""
-    return bool(cpus) and ranks * threads <= len(cpus)
 
 
 def _threads(request: Request) -> int:
