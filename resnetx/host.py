@@ -1,8 +1,7 @@
 """The resources of the host that this process may use, and the host's name.
 
-A process rarely has its host to itself: it may be restricted to some of the CPUs, and the control groups that it is in
-(a container, a Slurm job, a systemd service) limit CPU time and memory. The kernel's files show these limits; on a
-system without them none are known.
+A process may be restricted to some of the CPUs, and its control groups (a container, a Slurm job, a systemd service)
+limit CPU time and memory, by the kernel's files; on a system without them no limits are known.
 
 References: sched_getaffinity(2), cgroups(7), Linux documentation of both versions' cpu and memory controllers.
 """

@@ -202,11 +202,8 @@ def _mode_is(path: Path, test: Callable[[int], bool]) -> bool:
         return False
 
 
-# JSON into typed structs, within bounds of values, digits and depth.
-#
-# msgspec rejects numbers that are not finite, invalid surrogates and text that is not UTF-8, and skips values that have
-# no field in a struct. It does not limit the number of values or the length of a whole number: both are checked before
-# anything is built.
+# JSON into typed structs, within bounds of values, digits and depth; msgspec itself limits neither the number of values
+# nor the length of a whole number, which are checked before anything is built.
 
 Data = bytes | bytearray
 
@@ -323,12 +320,9 @@ def name_fault(name: str) -> str:
 
 
 # ---- yaml file ------------------------------------------------------------------------------------------------------
-# YAML as plain values with their lines.
-#
-# A file becomes dictionaries with string keys, lists, strings, numbers, true, false and null: the types of JSON, with
-# the syntax of the command line. Other YAML types of a bare word (dates, yes and no, octal and sexagesimal numbers) are
-# strings, and tags are rejected. The tree is built from the parser's events, which do not recurse, so that a small file
-# can neither overflow the stack nor, by aliases, fill the memory.
+# YAML as plain values with their lines: the types of JSON, with the syntax of the command line. Other YAML types of a
+# bare word (dates, yes and no, octal and sexagesimal numbers) are strings, and tags are rejected. The parser's events
+# do not recurse, so that a small file can neither overflow the stack nor, by aliases, fill the memory.
 
 YAML_BYTES = 2**20  # limit for files written by hand: studies, systems, settings
 MAX_DEPTH = 32  # of nested lists and groups; our own files have 5

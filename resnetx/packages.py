@@ -3,9 +3,8 @@
     packages.missing(error)       # for a ModuleNotFoundError: "Altair is not installed (needed for figures); ..."
     packages.obstacle("torch")    # the same before a run is started, which would fail late without it
 
-The core describes, predicts, compares and reports on every platform; the rest are extras of pyproject.toml, of which
-`train` is needed to measure. Modules import what they need where they need it, and the command line (`cli`) turns
-the error into a sentence. A missing module that is not in the table is our own bug, and stays an exception.
+The core describes, predicts, compares and reports on every platform; the rest are extras of pyproject.toml, imported
+where they are needed: `cli` turns the error into a sentence. A missing module that is not in the table is our own bug.
 """
 
 import importlib.util

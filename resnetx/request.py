@@ -230,10 +230,8 @@ def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-# Labels from settings: which settings differ between points, and how a setting reads in a label.
-#
-# A grid can have any setting as an axis, and a page can have several studies. Whatever differs between two points of
-# one workload becomes part of their labels, so that no chart ever joins or hides points that are not alike.
+# Labels from settings: whatever differs between two points of one workload becomes part of their labels, so that no
+# chart ever joins or hides points that are not alike.
 
 # Labelled by the workload, the batch or the axis of a chart; split says no more than whether the batch divides.
 _LABELLED_ELSEWHERE = {

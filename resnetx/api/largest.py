@@ -1,10 +1,8 @@
 """`batch_size=max`: the largest batch that fits on each rank, found here by trial, or predicted by counted memory.
 
-A trial is a short run in processes of its own, with the strategy, input and ranks of what is measured later: it ends
-well, or for lack of memory. The batch of a rank is doubled until it does not fit, then the gap is bisected down to
-1/32 of the batch (`GAP`). With accumulate= it is as many samples in each part. On CPUs each process of a trial may have
-`SHARE` of the memory that is free on the host, divided by its ranks, or `memory_limit`: the kernel refuses more
-(RLIMIT_DATA), so that the machine is not exhausted.
+A trial is a short run in processes of its own, like what is measured later. The batch of a rank (with accumulate= the
+samples of a part) is doubled until it does not fit, then the gap is bisected down to 1/32 of the batch (`GAP`). On CPUs
+each process may have `SHARE` of the host's free memory over its ranks, or `memory_limit` (RLIMIT_DATA).
 
 Every rank then has that batch, whatever their number (scaling=weak).
 """

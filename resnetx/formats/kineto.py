@@ -5,10 +5,9 @@ An *iteration* is what lies within a `ProfilerStep#n` annotation (`prof.step()` 
 *layer* is the call of a module that calls no other module, where the profile has modules (`with_stack=True`); any other
 operation of the forward pass is a layer of its own (`kineto_iterations`).
 
-On a CPU a layer takes as long as its operations do. On a GPU it takes as long as the kernels that they launched,
-whenever these ran. What the profile does not give to a layer is of the layer `unattributed`: as its backward time what
-lies in the backward pass, as its forward time all else, and as its communication the collectives, as a profile does not
-say whose gradients a message has.
+On a CPU a layer takes as long as its operations do, on a GPU as long as the kernels that they launched. What the
+profile does not give to a layer is of the layer `unattributed`: backward what lies in the backward pass, forward all
+else, and as communication the collectives.
 """
 
 import re

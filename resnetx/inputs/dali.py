@@ -1,13 +1,11 @@
 """Batches by NVIDIA DALI: read, decode, crop, resize, flip and normalise in its own threads, ahead of training.
 
-On a GPU the decoder is DALI's "mixed" one: the hardware decoder where the GPU has one, CUDA kernels elsewhere; the
-batch is created on the GPU. `decoder=cpu` decodes on the CPU and does the rest on the GPU. Without a GPU everything
-runs on the CPU, and no driver is needed.
+On a GPU the decoder is DALI's "mixed" one (hardware, else CUDA kernels), and the batch is made there; `decoder=cpu`
+decodes on the CPU. Without a GPU everything runs on the CPU, and no driver is needed.
 
-Images come out as float (fp16 with precision=fp16), HWC or CHW like the weights, without a copy (`_InUse` keeps their
-memory). DALI has no bf16: with precision=bf16 bytes come out, and one kernel of the step makes bf16 of them. (CPU time
-for one image of 108 KB to 224x224 on a Xeon with AVX-512, DALI 2.4: float HWC 1.95 ms; float CHW and a copy 2.29 ms;
-uint8, then torch 2.07 ms.)
+Images come out as float (fp16 with precision=fp16), HWC or CHW like the weights, without a copy (`_InUse`). DALI has no
+bf16: bytes come out, and one kernel of the step makes bf16 of them. (CPU time for one image of 108 KB to 224x224 on a
+Xeon with AVX-512, DALI 2.4: float HWC 1.95 ms; float CHW and a copy 2.29 ms; uint8, then torch 2.07 ms.)
 """
 
 import os

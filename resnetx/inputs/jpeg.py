@@ -2,10 +2,9 @@
 
     header.check(header.of_file(path))      # raises `DamageError` if the file must not be decoded
 
-A decoder allocates what a header claims, however few bytes follow: so the claim is checked first, both in training and
-by `resnetx images --verify`. So is the number of scans of a JPEG file whose decoder goes through the whole picture with
-each (a progressive one): a few bytes are enough for a scan. Of other files, some hundred bytes are read. Two formats
-are accepted: JPEG, and PNG, of which ILSVRC2012 has one (n02105855_2933.JPEG).
+A decoder allocates what a header claims, however few bytes follow, and goes through a progressive JPEG once a scan:
+both are checked first, in training and by `resnetx images --verify`. Two formats are accepted: JPEG, and PNG, of which
+ILSVRC2012 has one (n02105855_2933.JPEG).
 
 References: ITU-T T.81 (JPEG), annex B; W3C, Portable Network Graphics (third edition), section 11.2.1.
 """
@@ -232,11 +231,8 @@ def _other_kind(start: bytes) -> str:
     return next((kind for kind, pattern in kinds if re.match(pattern, start, re.DOTALL | re.IGNORECASE)), "")
 
 
-# Which image files cannot be trained on, and why: one sentence for each, naming the file.
-#
-# The header comes first (`header`), so that no file makes a decoder allocate more than an image may have; then the
-# whole image is decoded by Pillow. Like the decoders used in training it tolerates what libjpeg tolerates (a flipped
-# bit in the picture data), and rejects garbage, truncated and empty files.
+# Which image files cannot be trained on, and why: one sentence for each. After its header (`header`) the whole image is
+# decoded by Pillow, which tolerates what libjpeg does, and rejects garbage, truncated and empty files.
 
 
 def sentence(fault: str, root: Path) -> str:

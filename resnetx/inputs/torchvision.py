@@ -1,9 +1,8 @@
 """Batches by torchvision: decode_jpeg and v2 transforms in the workers of a DataLoader; an alternative to DALI.
 
-Workers decode, crop, resize and flip, and send pixels as bytes (a quarter of floats); the rank converts and normalises
-them on its device. To a GPU, a batch is copied while the step before it runs (`_CopiedAhead`). Each batch lists the
-files to decode, so that workers need no copy of the listing. PNG files are decoded by Pillow: on a damaged one,
-torchvision 0.29 ends its process with SIGSEGV.
+Workers decode, crop, resize and flip the files that a batch lists, and send pixels as bytes; the rank converts and
+normalises them on its device, copied ahead to a GPU (`_CopiedAhead`). PNG files are decoded by Pillow: on a damaged
+one, torchvision 0.29 ends its process with SIGSEGV.
 
 torchvision 0.29 deprecates its decoders in favour of TorchCodec, and still has them.
 """

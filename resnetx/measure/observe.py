@@ -5,10 +5,8 @@
             ...                       # the loop as it is: torchrun, a single process, Fabric, the HF Trainer
 
 After WARMUP steps, in which DDP settles its buckets, `samples` steps are noted; then TRACED steps with hooks on every
-layer give the trace that `predict` takes. Then all hooks are removed (`observed_loop`). Each rank writes its own file
-(`record/traces.py`) as the block ends; ranks exchange nothing, so that a loop that fails on one of them cannot hang
-here. What is asked for in a way that cannot be is refused before the loop; from then on, whatever fails here is a
-warning, and the loop goes on.
+layer give the trace that `predict` takes. Each rank writes its own file (`record/traces.py`); ranks exchange nothing,
+so none can hang here. What cannot be is refused before the loop; later failures are warnings.
 """
 
 import os

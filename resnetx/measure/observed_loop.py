@@ -1,8 +1,7 @@
 """A training loop of the user's own, seen through hooks: of each step when its parts end, on this rank's own clock.
 
-Hooks tell where a step is: on the model's call, on its parameters (when their gradients are accumulated), and on the
-optimizer's step. DDP's communication hook, of which there may be one, is left to the user. What is no data-parallel
-training is refused, by name: before the loop, or as it is seen in the first step.
+Hooks are on the model's call, on its parameters (when their gradients are accumulated), and on the optimizer's step;
+DDP's communication hook is left to the user. What is no data-parallel training is refused, by name.
 
 **A step begins as its rank has the gradients of all ranks** (the optimizer is called), which aligns the ranks. What a
 rank then needs until its last gradient is ready is its own, whatever the others do; the rest of the step is exposed

@@ -197,10 +197,8 @@ def missing(what: str, fix: str = "") -> ProbeResult:
 
 
 # ---- probes ---------------------------------------------------------------------------------------------------------
-# Whether the heavy libraries work here: each does a small task that runs need.
-#
-# A tensor is reduced over NCCL and gloo, a JPEG is decoded by DALI and torchvision. A library may raise anything, crash
-# or hang: each probe runs in a process of its own, and the doctor turns that into a finding.
+# Whether the heavy libraries work here: each does a small task that runs need, in a process of its own, and whatever it
+# raises, a crash or a hang is a finding.
 
 _RANKS_S = 20.0  # for ranks to start CUDA and NCCL, to meet, and to reduce a tensor
 _JPEG_SHAPE = (48, 64, 3)  # height, width, channels

@@ -5,8 +5,7 @@ never beside a measurement. A tracker that fails costs no result, and some secon
 of the study. On Weights & Biases a study is a group. Each of its runs is one there, and one more (`job_type=study`) has
 what is known only in the end: a table of all points, and the curves of rate, speed-up and efficiency over GPUs.
 
-All of them are below one folder `wandb`, that of the study unless WANDB_DIR names another one, so that one command
-uploads what was logged offline.
+All are below one folder `wandb`, that of the study unless WANDB_DIR names another, for one command to upload.
 """
 
 import os

@@ -3,10 +3,9 @@
     write_points(folder, made)      # the prediction without its points, which are now in the folder
     read_points(folder, made)       # the same with them
 
-A column for each field of a point, in base units. What is no single value, and no list of numbers, is JSON in text
-(`request`, `gpu`, `sensitivity`, `timeline`), as is `unknown`: field -> why it is null. `prediction.json` states the
-file's SHA-256, so that its own digest covers the points. Apache Parquet is read and written by pyarrow, which the extra
-`parquet` installs.
+A column for each field of a point, in base units; what is no single value or list of numbers, and `unknown`, is JSON in
+text. `prediction.json` states the file's SHA-256, so that its own digest covers the points. pyarrow reads and writes it
+(extra `parquet`).
 
 A few bytes of Parquet may stand for any number of values. So the columns' types and what the headers of their pages say
 come first, and then rows are built, some at a time, up to a limit (`_Limit`) that grows with the file.

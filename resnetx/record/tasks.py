@@ -140,10 +140,7 @@ class StudyFolder:
         return [RunFolder(path.parent) for path in sorted(self.path.glob("*/record.json"))]
 
 
-# Summaries of run records, as reports need them: what is compared, without the samples that it comes from.
-#
-# A study has thousands of records of many kilobytes; most of each is environment, which hardly differs, and sensor
-# samples, of which reports want the median. Reading decodes only what is kept, and keeps each environment once.
+# Summaries of run records, as reports need them: decoded without samples, and with each environment once.
 
 T = TypeVar("T")
 

@@ -446,10 +446,8 @@ def us(time_s: float) -> str:
     return to_interval(*[time_s * 1e6] * 3)[0]
 
 
-# Rails: by which network card the rings of NCCL leave each GPU and reach the next node.
-#
-# Where GPU i of every node sends and receives by card i, all traffic of a card stays on the switch that joins the cards
-# of this number: its rail. Two channels that share a card share its bandwidth.
+# Rails: by which network card the rings of NCCL leave each GPU and reach the next node. Where GPU i of every node uses
+# card i, all its traffic stays on one switch. Two channels that share a card share its bandwidth.
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,9 @@ from resnetx.table import fields
 from resnetx.units import how_many, unit_by_library
 
 # ---- rate ratios ----------------------------------------------------------------------------------------------------
-# Margins of one system over another at a point, and whether they show who is ahead.
-#
-# The interval of a margin comes from those of the two predictions. Errors that are independent of each other are added
-# in squares, as logarithms. What both systems get from one source is no reason for doubt: where compute comes from the
-# same trace or roofline and both have like GPUs (one chip, at one clock and memory rate), its error lengthens both
-# iterations, and only the difference of what it does to either is left. What scaling costs one library on two systems
-# is partly the same: `SHARED_SCALING`. The errors of messages and of input are taken as independent from system to
-# system.
+# Margins of one system over another at a point, and whether they show who is ahead. Independent errors are added in
+# squares, as logarithms; what both systems get from one source is no doubt: with one trace or roofline and like GPUs
+# only the difference of its error is left, and of what scaling costs one library `SHARED_SCALING` is shared.
 
 # Of the variance of the error of what scaling costs, what two systems with one library share, where it is of one kind
 # (one node or several, server or all-reduce, loader or not). Counted over published rates of one source, network,

@@ -2,10 +2,9 @@
 
     explained_benches(benches_of_a, benches_of_b)
 
-A figure is a collective or a pattern on a number of GPUs, or a copy between two of them, at one size. It has changed
-where the median of each side lies outside of what nine of ten timings of the other side are within, and Student's test
-of them says so; a figure of one or two times is never said to have changed. Of one bench alone: what is slower than its
-system is described, and what may be why.
+A figure is a collective or a pattern on a number of GPUs, or a copy between two, at one size. It has changed where each
+side's median lies outside of what nine of ten timings of the other are within, and Student's test says so; never with
+one or two times. Of one bench alone: what is slower than its system is described, and why.
 """
 
 import statistics

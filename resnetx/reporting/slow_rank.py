@@ -1,10 +1,9 @@
 """Which rank of a job the others wait for, and in which phase: `explain` of a folder that `resnetx.observe` wrote, or
 `trace --import` of the profiles of all ranks.
 
-In synchronous training all ranks take equally long for a step, as each waits for the slowest: its last gradient is the
-last to be ready. So for each rank that moment is compared with that of every other one, in WINDOWS windows, with an
-interval from the windows; a rank is named if the interval, allowing for the number of ranks, lies above LEAST of a
-step. One median over all steps names somebody without a delay, too. A window is looked at in two ways:
+In synchronous training each rank waits for the slowest: its last gradient is the last to be ready. So for each rank
+that moment is compared with that of every other one, in WINDOWS windows; a rank is named if the interval from the
+windows, allowing for the number of ranks, lies above LEAST of a step. A window is looked at in two ways:
 
 - step by step: the median of the differences. It shows what makes a rank late in most steps, whatever the steps are.
 - by floors: of each part of a step (input, forward, update, and the backward pass from one bucket to the next) the
@@ -12,12 +11,9 @@ step. One median over all steps names somebody without a delay, too. A window is
   some steps is free of it. It shows a smaller delay, if that is there in every step. The steps of a window are as far
   apart as can be, as disturbances come in bursts.
 
-Disturbances that go on for seconds are what the first way takes for a delay now and then: of the cases of FALSE it has
-a tenth (BY_STEPS).
-
-A rank that is late only because it waits for a core that other programs use is not named; that is said instead.
-
-Profiles have fewer steps: each is a window then, as long as there are enough for that chance.
+Disturbances that go on for seconds look to the first way like a delay now and then: it has a tenth of the cases of
+FALSE (BY_STEPS). A rank that is late only because it waits for a core that other programs use is not named; that is
+said instead. Of profiles, which have fewer steps, each step is a window, if there are enough for that chance.
 """
 
 from collections.abc import Callable, Sequence

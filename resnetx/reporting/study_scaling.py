@@ -134,13 +134,10 @@ def study_labels(studies: Sequence[Results]) -> list[str]:
     return [str(results.folder) for results in studies]
 
 
-# What limits a point: how much of its step each part of the work takes, by the runs of its twins.
-#
-# A twin leaves one part of the work out; what the step gets shorter by is what that part cost beyond what was hidden
-# behind other work. The rest is computing. Where a twin took longer than the step, by more than chance, shares would
-# not lie between 0 and 100 %: then none is known from these runs. On GPUs, time in which no kernel runs although
-# nothing waits for input is the host's (Python, launching), at least: the profiler of the instrumented twin tells for
-# how long kernels run, of whatever stream. A CPU rank computes on the host, so the two are one there.
+# What limits a point: how much of its step each part of the work takes. A twin leaves one part out; what the step gets
+# shorter by is its cost beyond what was hidden; the rest is computing. Where a twin took longer, by more than chance,
+# no share is known. On GPUs, time in which no kernel runs and nothing waits for input is the host's, at least, by the
+# profiler of the instrumented twin; on a CPU rank the two are one.
 
 StepPart = Literal["compute", "communication", "input", "host"]
 PARTS: tuple[StepPart, ...] = ("compute", "communication", "input", "host")

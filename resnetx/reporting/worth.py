@@ -2,10 +2,9 @@
 
     worth({1: 2300, 2: 3900, 4: 4300, 8: 4300}, {"communication": 0.64, "host": 0.05})
 
-As many GPUs are worth it as are needed to be about as fast as the best number of them, or fewer where the last add too
-little (`enough`); what each of the last adds says what they are paid for. What would change it is said of the most
-GPUs: at most how many times as fast they would be if a part of their step took no time, and by which means it gets
-shorter.
+As many GPUs are worth it as are about as fast as the best number, or fewer where the last add too little (`enough`).
+What would change it is said of the most GPUs: at most how many times as fast they would be if a part of their step took
+no time, and by which means it gets shorter.
 """
 
 from collections.abc import Callable, Mapping, Sequence

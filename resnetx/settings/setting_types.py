@@ -175,12 +175,9 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 # ---- ranges ---------------------------------------------------------------------------------------------------------
-# Checks numbers against the range of their setting, which `settings.table` has with its reason.
-#
+# Checks numbers against the range of their setting (`settings.table`): outside, or not finite, they have no meaning, or
+# would crash a run hours later; whether a machine can run them is checked elsewhere.
 #     bounds.check({"gpus": 0})       # ConfigError: gpus=0: expected at least 1
-#
-# A value is rejected where it has no meaning, or would crash a run hours later; whether a given machine can run it is
-# checked elsewhere. Numbers that are not finite are rejected for every setting.
 
 BOUNDS = {row.name: row.range for row in TABLE.values() if row.range} | {
     "images.classes x images.per_class": Range(1, 10**7, "1.1 TB; ILSVRC2012 has 1.3 million"),

@@ -152,10 +152,8 @@ def _refuse_no_matrix(traffic: Traffic, gpus: int) -> None:
             raise ConfigError(f"traffic[{to}][{to}]={row[to]:g}: GPU {to} needs no link to itself; expected 0")
 
 
-# How one GPU divides its units among those that it sends to: the paper's search, and the greedy one.
-#
-# Both minimise the sum of traffic / units over the targets, with at least one unit for each. Of equal divisions they
-# take the one that moves the fewest links.
+# How one GPU divides its units among its targets, one for each at least, to minimise the sum of traffic / units: the
+# paper's search, and the greedy one. Of equal divisions they take the one that moves the fewest links.
 
 SAME = 1e-12  # relative: RTLs that differ by less are the same
 
@@ -267,11 +265,8 @@ def receivers_added(problem: SteeringProblem, units: Units) -> tuple[int, ...]:
     return tuple(max(0, after - before) for before, after in zip(received(problem.built), received(units), strict=True))
 
 
-# Phases of an application, each with its own traffic: one configuration for all of them, or a new one for each.
-#
-# The switch stands still while it is set anew. A phase that takes `duration_s` with the configuration for all takes
-# less with its own, by the ratio of both RTLs; setting the switch before it is worth it if that saves more than it
-# costs.
+# Phases of an application, each with its own traffic: one configuration for all of them, or a new one for each, where
+# that saves more (by the ratio of both RTLs) than setting the switch, which stands still meanwhile.
 
 
 @dataclass(frozen=True)
@@ -299,13 +294,9 @@ def phase_choice(traffic: Traffic, shared: Units, own: Units) -> PhaseChoice:
     return PhaseChoice(total_rtl(traffic, shared), total_rtl(traffic, own))
 
 
-# Steering within limits on what each GPU can receive: a transport problem, solved exactly by HiGHS.
-#
-# The first unit of each flow is fixed, and each further one is a variable of its own between 0 and 1 that saves traffic
-# / (n (n + 1)), less with every unit of the same flow. Rows say that a source has no more units than it has, and that a
-# GPU receives no more than it can. Each variable is in one row of each kind, so the matrix is that of a bipartite
-# graph, which is totally unimodular: every vertex of the linear program is a whole number of units, and the simplex
-# method ends at a vertex. docs/steer.md has the argument in full.
+# Steering within limits on what each GPU can receive: a transport problem, solved exactly by HiGHS. Each unit of a flow
+# beyond its first is a variable between 0 and 1 that saves traffic / (n (n + 1)); rows are what sources have and
+# receivers take. The matrix is totally unimodular: docs/steer.md.
 
 
 def within_receivers(problem: SteeringProblem, receivers: Sequence[int]) -> Units:

@@ -18,10 +18,8 @@ from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedCommunic
 from resnetx.request import Request
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
-# From the runs below a folder to traces: what `predict` reads of measurements.
-#
-# Runs with measure=layers are the batches of a trace; runs with measure=phases on several ranks are its communication.
-# Runs belong to one trace if their requests differ in nothing but batch, GPUs and strategy, and how long they measured.
+# From the runs below a folder to traces: runs with measure=layers are the batches of a trace, runs with measure=phases
+# on several ranks its communication, if their requests differ in nothing but batch, GPUs, strategy and how long.
 
 _NOT_SAID = "the run does not say"
 

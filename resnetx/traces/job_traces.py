@@ -1,10 +1,9 @@
 """A data-parallel job from the profiles of all of its ranks: what each does itself, waits for, and sends.
 
-Steps of ranks are one step by its number (`ProfilerStep#n`), and the n-th collective of an operation and a size in it
-is one collective. It begins on each rank as that rank arrives, and ends on all of them together: so ranks are aligned
-by the ends of collectives, and clocks of different hosts do not matter. The last rank to arrive has the shortest
-collective, which is its **transfer**; what the others have it longer is **waiting** for that rank. A step in which a
-rank lacks a collective that others have is left out, and said.
+Steps of ranks are one by their number (`ProfilerStep#n`), and the n-th collective of an operation and a size is one.
+Collectives end on all ranks together, which aligns them without common clocks. The last rank to arrive has the
+shortest, its **transfer**; what others have it longer is **waiting**. A step that lacks one on a rank is left out, and
+said.
 """
 
 import re

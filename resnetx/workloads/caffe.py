@@ -243,14 +243,10 @@ class LocalResponseNorm(nn.LocalResponseNorm):
 
 
 # ---- cifar ----------------------------------------------------------------------------------------------------------
-# Networks for the images of CIFAR-10, 32 pixels: ResNet-20 and -110, DenseNet-40 and -100 (k = 12), AlexNet, NASNet.
-#
-# Anderson et al. 2018 trained these of TensorFlow's benchmarks (tensorflow/benchmarks:
-# scripts/tf_cnn_benchmarks/models, resnet_model.py, densenet_model.py and alexnet_model.py) and NASNet. ResNet is that
-# of He et al. 2016, section 4.2, whose shortcuts have no parameters; DenseNet that of Huang et al. 2017 without
-# bottlenecks and dropout; AlexNet that of TensorFlow's tutorial on these images, which for 24 pixels states 1,068,298
-# parameters.
-#
+# Networks for the images of CIFAR-10, 32 pixels, which Anderson et al. 2018 trained: those of TensorFlow's benchmarks
+# (tensorflow/benchmarks: scripts/tf_cnn_benchmarks/models, resnet_model.py, densenet_model.py and alexnet_model.py) and
+# NASNet. ResNet-20 and -110: He et al. 2016, section 4.2, shortcuts without parameters; DenseNet-40 and -100 (k = 12):
+# Huang et al. 2017 without bottlenecks and dropout; AlexNet: TensorFlow's tutorial, 1,068,298 parameters for 24 pixels.
 # Shapes: N images, C channels, H rows, W columns, K classes; P what the cell before the last made.
 
 

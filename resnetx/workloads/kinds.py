@@ -39,12 +39,9 @@ if TYPE_CHECKING:
 
     from resnetx.workloads.user_program import BatchPart
 
-# What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
-#
-# A kind is a subclass of `Kind`, beside the struct of its settings in `choices`. Every model is
-# fed with the batches of `inputs.Batches`: samples as its settings have them (`ModelChoice.sample`), and labels below
-# `classes`. `build` is all that a kind must define; what else it needs not say has a default here. Importing a kind
-# loads no torch.
+# What resnetx asks of a kind of model: how it is built (`build`, all that it must define), which loss it trains with,
+# and how it is counted. A kind is a subclass of `Kind`, beside the struct of its settings in `choices`; its batches are
+# those of `inputs.Batches`. Importing a kind loads no torch.
 
 Settings = TypeVar("Settings", bound=ModelChoice)
 

@@ -1,9 +1,8 @@
 """Any PyTorch module as a layer table.
 
-torch.fx writes down which operations the forward pass of the training network executes. Interpreting that graph on the
-meta device, where tensors have shapes but no elements, shows what each operation makes and which memory it touches: an
-operation whose output lies in the memory of an input made nothing. If it wrote there it is an in-place layer, else it
-is a view, and no layer. FLOPs are PyTorch's own count (torch.utils.flop_counter).
+torch.fx writes down which operations the forward pass executes. Interpreting that graph on the meta device shows what
+each makes: one whose output lies in the memory of an input is an in-place layer if it wrote there, else a view, and no
+layer. FLOPs are PyTorch's own count (torch.utils.flop_counter).
 
 What torch.fx takes for one operation is one layer with one output: a module of `torch.nn` (multi-head attention too),
 or a function that a library marks with `torch.fx.wrap` (the windowed attention of torchvision's Swin).
@@ -285,15 +284,11 @@ def _per_image(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 
 
 # ---- recorded -------------------------------------------------------------------------------------------------------
-# Any PyTorch module as a layer table, by watching it run: for models whose forward pass torch.fx cannot follow.
-#
-# While a `Recorder` is entered, it is told of every module of `torch.nn` without children that is called, and of every
-# function of torch that is called outside of them. Each such call that makes a tensor, or writes one, is a layer, under
-# the name that `workloads.layers` has for it: where torch.fx can follow a module, both find the same table.
-#
-# A table is made of two runs, with 2 samples and with 3: what grows between them counts samples. What no function of
-# torch makes (autograd functions in C++, compiled parts) is not seen; FLOP and gradients show that it is there, and it
-# is named.
+# Any PyTorch module as a layer table, by watching it run: for models whose forward pass torch.fx cannot follow. A
+# `Recorder` is told of every module of `torch.nn` without children that is called, and of every function of torch
+# outside of them; each that makes a tensor, or writes one, is a layer, named as torch.fx would have it. Runs with 2
+# samples and with 3 show what counts samples. What no function of torch makes (autograd functions in C++, compiled
+# parts) shows in FLOP and gradients, and is named.
 
 FEW = (2, 3)  # samples of the two runs; batch normalisation needs more than one
 

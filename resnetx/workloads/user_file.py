@@ -11,11 +11,9 @@ may define the latter two. A batch holds tensors, however it nests them:
 Without a loss it is that of the outputs (`outputs.loss`, or the outputs, where these are one number), else the cross
 entropy with `batch[1]`. A module alone is fed with images of `image_size` pixels.
 
-**Trust.** Only a file that settings name is run (`name`), and only a function that it defines, never those that a
-study, a record or a trace names. Its layers are counted by a process of its own, which also trains it for one small
-step, so that what is wrong with it shows before anything is started; the table is saved in `__pycache__` beside the
-file. It holds as long as the file, and what the file imports from outside of Python's own folders, is what it was. With
-it, counting and predicting need no torch.
+**Trust.** Only a file that settings name is run (`name`), never one that a study, a record or a trace names. A process
+of its own counts its layers and trains it for one small step; the table is saved in `__pycache__` beside the file, and
+holds as long as the file and what it imports from outside of Python's folders. With it, nothing needs torch.
 """
 
 import hashlib

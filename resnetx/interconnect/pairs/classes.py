@@ -23,15 +23,10 @@ from resnetx.interconnect.systems.graph import System
 from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path
 from resnetx.units import Unit, size_text
 
-# Groups among the times of pairs at one size: a gap counts beside the spread on its sides, and has to come back.
-#
-# Sorted logarithms of times are split where the gap is wide in units of the spread within both sides, then each side
-# again. How wide it has to be, is what one group of pure noise reaches in 1 % of cases (Student's t of 3 degrees of
-# freedom, as times have long tails), drawn for as many values.
-#
-# Any set of values may have a gap. That it is one between classes of pairs shows elsewhere: in the opposite direction,
-# at other sizes, or in pairs with the same source or target. `repeats` compares how much alike these are with what
-# shuffled values give.
+# Groups among the times of pairs at one size: sorted logarithms are split where the gap is wide in units of the spread
+# within both sides, as pure noise reaches in 1 % of cases (Student's t of 3 degrees of freedom), again and again. A gap
+# is one between classes if it comes back in the opposite direction, at other sizes, or in pairs with the same source or
+# target (`repeats`).
 
 Floats = npt.NDArray[np.float64]
 
@@ -339,13 +334,9 @@ def _ordinal(index: int) -> str:
 
 
 # ---- findings -------------------------------------------------------------------------------------------------------
-# What stands out among measured pairs: near ones that are slower than far ones, a slow pair, a slow GPU.
-#
-# Anti-locality (Li et al. 2019, section 3.1): GPUs below one switch copy more slowly than GPUs of different sockets.
-# Its usual cause is that peer access is off: both directions of a staged copy then cross the one uplink of the switch.
-# Peers stand out that copy more slowly than through host memory, where both were timed. A pair or GPU stands out if it
-# is slower than those like it by far more than they differ among themselves. So does a direction that is far slower
-# than the way back.
+# What stands out among measured pairs: near ones that are slower than far ones (anti-locality: Li et al. 2019, section
+# 3.1; as a rule peer access is off, so that both directions of a staged copy cross one uplink); peers slower than
+# through host memory; a pair, a GPU or a direction far slower than those like it.
 
 SLOWER = 0.1  # relative: by less than this, no pair or GPU is named
 SPREADS = 5  # and by so many times as much as others differ

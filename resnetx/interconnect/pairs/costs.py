@@ -12,8 +12,7 @@ of one chunk pays both ways one after the other, and only a long one reaches the
 With a copy each way at once, two GPUs below one switch share its uplink: while one copy comes down, the other one goes
 up, so that their first chunks pay three ways instead of two.
 
-Four figures are fitted to a part of what Tartan measured (`pairs_fit`), the rest of it judges. The
-others are those of the path.
+Four figures are fitted to a part of what Tartan measured (`pairs_fit`), the rest of it judges.
 
 References: Li et al. 2019, section 3.1 and Fig. 15 to 17; `results/published/pairs.yaml`.
 """

@@ -85,11 +85,9 @@ def allocated(size_bytes: int, registered: bool, ranks: Ranks, dtype: DType = "f
     return distributed.registered(make, ranks) if registered else (make(), None)
 
 
-# Whether a collective, or a copy, makes what it should: of small integers, which fp32 adds exactly in any order.
-#
-# Element i of rank r's array is (i + 31 r) modulo 251: ranks differ, and so do places, as 251 is prime and libraries
-# cut arrays at powers of two. Up to 65,536 ranks, sums stay below 2**24 and are exact. Half precision has fewer exact
-# integers: there the same modulo so many that a sum over all ranks stays exact.
+# Whether a collective, or a copy, makes what it should. Element i of rank r's array is (i + 31 r) modulo 251: as 251 is
+# prime, ranks and places differ, and fp32 adds up to 65,536 ranks exactly; in half precision it is modulo so many that
+# a sum over all ranks stays exact.
 
 PERIOD, STEP = 251, 31
 _EXACT_BITS = {torch.bfloat16: 8, torch.float16: 11}  # of the integers that a type has all of; fp32: 24

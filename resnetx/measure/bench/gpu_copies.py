@@ -3,11 +3,9 @@
     stream of the first flow   [ sleeping kernel ..... ][gate] mark [copy] mark [copy] mark ...
     streams of other flows                   (wait for the gate) mark [copy] mark (wait) mark [copy] mark ...
 
-Copies are queued while the first stream is held back (`device`), so that they run without the host; what lies
-between two marks is one copy. Of flows at once, each stream waits for the others behind every copy, so that the next
-ones start together; both ways at once, the time is that until both have ended. A relay copies in pieces: while the
-third GPU passes one on, the next one comes in. Memory that is not pinned is copied by the host itself, and timed from
-there.
+Copies are queued while the first stream is held back (`device`), so that they run without the host. Flows wait for each
+other behind every copy; both ways at once, the time is that until both have ended. A relay copies in pieces. Memory
+that is not pinned is copied by the host itself, and timed from there.
 
 Whether GPUs reach each other's memory is set before each copy: `transport` host has it off, the others on where they
 can. How much went over NVLink and PCIe is read off the GPUs' counters, once for each pair, around some larger copies.
@@ -42,11 +40,8 @@ from resnetx.record.bench_record import Endpoint
 from resnetx.units import si
 
 # ---- cuda runtime ---------------------------------------------------------------------------------------------------
-# What torch does not offer of the CUDA runtime: peer access on and off, and copies on a stream of one's choice.
-#
-# The only module that uses cuda-bindings. Its runtime works in the contexts that torch has made (each device's primary
-# context), so that streams, events and memory are torch's.
-#
+# What torch does not offer of the CUDA runtime (cuda-bindings, in torch's contexts): peer access on and off, and copies
+# on a stream of one's choice.
 # Reference: CUDA Runtime API, "Peer Device Memory Access" and "Memory Management".
 
 
@@ -128,11 +123,8 @@ class CudaRuntime:
         return tuple(values)
 
 
-# What a copy went over, by evidence: peer access, and the byte counters of the GPUs before and after.
-#
-# NVML counts the bytes of NVLinks (not on every GPU) and of PCIe (from Hopper on, and drivers that tell). Other copies
-# meanwhile count, too: a share of half tells which way the bytes took, not how many there were.
-#
+# What a copy went over, by evidence: peer access, and the byte counters of NVLinks (not on every GPU) and of PCIe (from
+# Hopper on, and drivers that tell). As other copies count, too, they tell the way (a share of half), not how much.
 # Reference: NVML API reference, field values (NVLINK_THROUGHPUT_DATA_TX, PCIE_COUNT_TX_BYTES).
 
 SHARE = 0.5  # of the bytes copied, that a counter rose by at least, where they went that way

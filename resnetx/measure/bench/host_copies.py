@@ -3,10 +3,9 @@
     source   waits for the others [start] send ............
     target   posts its receive, says so   ........ received [end]
 
-A copy lasts from the moment the source starts to send until the target has it all. Both read the same clock where they
-run on one host (CLOCK_MONOTONIC); between hosts the target sends it back, and half of the round trip counts, as in
-the OSU benchmarks. Whoever takes part says that it is ready, so that nobody starts before a receive is posted; the
-other ranks wait meanwhile, and use no CPU.
+A copy lasts from the moment the source starts to send until the target has it all, by one clock on one host
+(CLOCK_MONOTONIC); between hosts the target sends it back, and half of the round trip counts, as in the OSU benchmarks.
+Nobody starts before a receive is posted; the other ranks wait, and use no CPU.
 """
 
 import mmap

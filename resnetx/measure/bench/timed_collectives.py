@@ -2,11 +2,10 @@
 
     torchrun --nproc-per-node=2 -m resnetx.collectives RUN.json
 
-As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
-behind a barrier, and counts with the slowest rank's time; sizes come in random order; all is in place. So it takes the
-host's time to start one and to notice its end, which a step that trains on GPUs does not wait for: there, the host
-queues messages ahead. So operations on GPUs are also timed in queues, as nccl-tests does it, by the device's clock
-(`device`), and plans are calibrated by these.
+As nccl-tests does it, but every operation is timed by itself, between two synchronisations and behind a barrier, and
+counts with the slowest rank's time; sizes come in random order; all is in place. On GPUs operations are also timed in
+queues, by the device's clock (`device`), as training does not wait for their start and end: plans are calibrated by
+these.
 """
 
 import random
@@ -280,10 +279,8 @@ def _disturbed(loads: Sequence[HostLoad | Unknown]) -> list[Warning]:
     return foreign_load([load for load in loads if not isinstance(load, Unknown)])
 
 
-# How an operation is timed: by itself, in a row of twenty, or as a CUDA graph of twenty.
-#
-# A row is what nccl-tests times (`-n 20`): no barrier between the operations, so that ranks start the next one as soon
-# as they can. A graph is launched at once, without the host's time to start each operation (`-G` of nccl-tests).
+# How an operation is timed: by itself, in a row of twenty without barriers (nccl-tests `-n 20`), or as a CUDA graph of
+# twenty, without the host's time to start each (`-G` of nccl-tests).
 
 
 def as_asked(
@@ -357,11 +354,9 @@ def _with_choice(point: BenchPoint, choices: Sequence[ending.NcclChoice], ranks:
 
 
 # ---- patterns of applications ---------------------------------------------------------------------------------------
-# Patterns of applications, timed: the messages of an iteration around a computation that is waited out.
-#
-# All ranks meet, then each sends and receives what comes before it computes, waits, and sends and receives the rest;
-# all messages of a round go at once. An iteration counts with the slowest rank's time, and what that rank did not spend
-# on the wait is communication. What was received is checked byte by byte, in an iteration behind those that are timed.
+# Patterns of applications, timed: all ranks meet, send and receive what comes before computing, wait it out, and send
+# and receive the rest. An iteration counts with the slowest rank's time, of which what is not the wait is
+# communication. A further iteration checks what was received byte by byte.
 
 
 def measure_patterns(request: BenchRequest, ranks: Ranks) -> Timed[PatternPoint]:

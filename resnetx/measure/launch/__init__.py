@@ -3,8 +3,7 @@
 A rank learns from variables who started it. The scratch folder of a run has temporary files of all its processes, and
 locks that show which of them live.
 
-The kernel releases a lock when its holder ends, however it ends. What a launcher that was killed has left behind is
-recognised by its lock, and removed when the next run starts.
+What a launcher that was killed has left behind is recognised by its lock, and removed when the next run starts.
 """
 
 import os

@@ -24,11 +24,8 @@ from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, writ
 from resnetx.units import si
 
 # ---- nccl log -------------------------------------------------------------------------------------------------------
-# NCCL's log: the only place in which it says which way each connection goes, and where it complains.
-#
-# A rank has NCCL write into a file of its own, so NCCL's warnings do not reach stderr: where a run fails, they are
-# taken from there. Loads no torch, as the launcher reads the logs of ranks that were killed.
-#
+# NCCL's log, in a file of each rank: the only place in which it says which way each connection goes, and where it
+# complains. Loads no torch, as the launcher reads the logs of ranks that were killed.
 # Reference: NCCL User Guide, "Environment Variables" (NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE).
 
 _PREFIX = "resnetx-nccl-"

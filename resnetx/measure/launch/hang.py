@@ -1,14 +1,10 @@
 """Runs that no longer progress: what each rank notes of its progress, and how its launcher finds a hang in the notes.
 
 A rank notes what it begins (a part of its start-up, a step of its warm-up, a window) in a small file of the run's
-folder; inside a window it notes nothing. The launcher reads the notes, and takes a run to hang where for `LEAST_S` or
-longer no rank has begun anything else. Then it asks the ranks on this host where they are, which a thread of each
-answers, and names those that are behind: they have begun least, or have started fewer collectives than the others, who
-wait for them.
+folder. Where no rank has begun anything else for `LEAST_S` or longer, the launcher asks the ranks on this host where
+they are, and names those that are behind: they have begun least, or have started fewer collectives.
 
-Steps have times to compare with. Before the first step nothing has: there, ranks that compute or read are at work (an
-import from a slow file system, the compiling of a model, the counting of images), and a hang is certain only where they
-do neither.
+Before the first step nothing has a time to compare with: a hang is certain only where ranks neither compute nor read.
 """
 
 import os

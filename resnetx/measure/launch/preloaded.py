@@ -8,10 +8,9 @@
 The template forks twice, and the process between ends at once: the kernel then gives torchrun to the launcher, which
 waits for it, kills it, and takes it along when it dies. So whatever ends a template, no run ends with it.
 
-Libraries read variables, limits and CPUs as they load: a run whose own are others than the template's has a template
-of its own. Variables that differ from run to run (`OF_ONE_RUN`) are set in the fork, which no import has kept, and
-written where the kernel shows those of a process. Where a fork would differ from a process that is started afresh in
-anything else (an import has started a thread, say), the run is started afresh; a note and its stderr say why.
+Libraries read variables, limits and CPUs as they load: a run with others has a template of its own. Variables of one
+run (`OF_ONE_RUN`) are set in the fork. Where a fork would differ in anything else (an import has started a thread,
+say), the run is started afresh; a note and its stderr say why.
 
 References: PR_SET_CHILD_SUBREAPER(2const), PR_SET_PDEATHSIG(2const), proc_pid_environ(5).
 """

@@ -170,12 +170,8 @@ def _leaf(device: PciDevice) -> PciNode:
     )
 
 
-# Links of GPUs and network cards now against what is possible, and the errors that they have counted.
-#
-# NVML counts replays of PCIe, and for each NVLink the checksums that failed and what was sent again. A link that is
-# narrower than it can be is a card in the wrong slot, or one that does not sit well; a GPU at rest lowers its
-# generation. While a run is on, `ErrorWatch` hears of the errors of its GPUs as the driver reports them.
-#
+# Links of GPUs and network cards now against what is possible, and the errors that they have counted (NVML: replays of
+# PCIe; of each NVLink failed checksums and resends). A GPU at rest lowers its generation.
 # References: NVML API reference, nvmlDeviceGetPcieReplayCounter, nvmlDeviceGetNvLinkErrorCounter and nvmlEventSetWait;
 # NVIDIA, Xid Errors (docs.nvidia.com/deploy/xid-errors).
 

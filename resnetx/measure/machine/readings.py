@@ -56,11 +56,8 @@ def increase(now: Number | Unknown, before: Number | Unknown) -> Number | Unknow
     return of_known(lambda last, first: last - first if last >= first else again, now, before)
 
 
-# Warnings from sensor readings: what makes the figures less trustworthy, each with its remedy.
-#
-# Throttled clocks, clocks that differ between ranks, retransmissions on links, other work on the host: the run's
-# figures are then worse than the machine's best, and may not be reproducible.
-#
+# Warnings from sensor readings: what makes the figures worse than the machine's best, or hard to reproduce (throttled
+# clocks, retransmissions on links, other work on the host), each with its remedy.
 # References: NVML API reference (clock event reasons).
 
 FOREIGN_SHARE = 0.1  # of the host's CPUs

@@ -408,10 +408,8 @@ def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Te
     return tensor, memory
 
 
-# Whether this rank's GPU can exchange data as it is asked to: peers, and NVLink.
-#
-# CUDA tells which GPUs can reach each other's memory (cudaDeviceCanAccessPeer), but not how. NVML tells whether NVLinks
-# are up; where they are, peers use them, and neither NCCL nor CUDA can be told not to.
+# Whether this rank's GPU can exchange data as it is asked to: CUDA tells which GPUs are peers
+# (cudaDeviceCanAccessPeer), NVML whether NVLinks are up, which neither NCCL nor CUDA can be told not to use.
 
 
 def check(way: Way, device: torch.device, here: Iterable[int]) -> None:

@@ -1,26 +1,21 @@
 """Whether N ranks compute what one process computes: the same losses and gradients, step after step.
 
-Rank 0 draws one global batch and gives it to all, so that neither augmentation nor sharding plays a part. Then each
-rank takes its slice of it through the very step that is measured (`training_step`), while rank 0 also takes the
-whole batch through the same step of a bare model; before each update, every rank compares the gradients that the
-strategy left it with those of the bare model. A parameter server leaves updated parameters instead: there every rank
-compares by how much each parameter changed. What is random in a step (dropout) is off.
+Rank 0 draws one global batch. Each rank takes its slice of it through the very step that is measured (`training_step`),
+while rank 0 also takes the whole through the same step of a bare model; before each update, every rank compares its
+gradients with those of the bare model (with a parameter server, by how much each parameter changed). Dropout is off.
 
 **Batch normalisation** makes one process and N differ by definition where each rank normalises by its own images, as
 training does here and in the paper. The comparison holds the statistics of the global batch fast, or on GPUs computes
 them over all ranks (SyncBatchNorm); what statistics per rank change is compared apart, and is no failure.
 
-**Tolerance.** N partial sums, added up, are another order of the additions of one sum: the results differ by rounding,
-which grows with the depth of the network. In single precision (u = 6e-8) deviations of 1e-6 to 1e-4 are seen, up to
-some thousand u, and an activation whose sign rounds the other way adds to that; a mistake that concerns one image in a
-thousand would hide in it. So equality is judged in double precision (u = 1.1e-16), where the same some thousand u are
-1e-12. The least mistake is one image too much or too little in a share of a batch of B, which changes the gradient by
-about 1 / B. TOLERANCE lies between the two, by a factor of a thousand or more on either side for batches up to 10^6.
-The rounding of the run's own precision is shown beside; in single precision a deviation of ROUNDING is a mistake, too.
+**Tolerance.** N partial sums differ from one sum by rounding, in single precision by 1e-6 to 1e-4, in which a mistake
+that concerns one image in a thousand would hide. So equality is judged in double precision, where that is 1e-12; the
+least mistake, one image too much or too little in a batch of B, changes the gradient by about 1 / B. TOLERANCE lies
+between the two, by a factor of a thousand or more for batches up to 10^6. In single precision a deviation of ROUNDING
+is a mistake, too.
 
-A layer's deviation is the root mean square of the difference over that of its gradient. Where that is nothing (the bias
-in front of a normalisation has no effect, so that its gradient is rounding alone) it is measured by a thousandth of the
-largest gradient's.
+A layer's deviation is the root mean square of the difference over that of its gradient, or a thousandth of the largest
+gradient's where that is rounding alone (the bias in front of a normalisation).
 """
 
 import copy

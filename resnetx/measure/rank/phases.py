@@ -7,11 +7,9 @@ A watch is told of the beginning of each phase (`mark`) and stands between the s
 where the device waits for it. Each rank's clock is zero as it leaves the barrier before a window, which all leave
 together, as far as a barrier can do that.
 
-**Communication.** The backward pass has computed everything when its last gradient is ready; what the step waits from
-then until all gradients are those of all ranks is exposed. So it is with every strategy, also where (as in DDP) the
-call of `backward` returns only after that. With a parameter server a message ends when the updated parameters have come
-back, and what the step waits for them, updates included, is exposed. With FSDP on GPUs a message is noted when the step
-comes to wait for it, and what is then left of it is what the step waits.
+**Communication.** What the step waits from its last gradient until all gradients are those of all ranks is exposed,
+with every strategy; with a parameter server until the updated parameters have come back. With FSDP on GPUs a message is
+noted when the step comes to wait for it.
 """
 
 import time

@@ -221,10 +221,7 @@ def specification(chart: AnyChart) -> dict[str, Any]:
     return plain
 
 
-# A figure as files: its Vega-Lite specification, the table behind it, and drawings for screens and for print.
-#
-# What draws (vl-convert) is an extra: without it there are the first two, which vega.github.io/editor and Vega draw,
-# too.
+# A figure as files: its Vega-Lite specification, the table behind it, and, with vl-convert, drawings.
 
 
 def undrawn() -> str:
@@ -329,14 +326,10 @@ def _as_large_as(share: float, svg: str) -> str:
     return _EXTENT.sub(extent, svg, count=1)
 
 
-# Colours of all figures.
-#
-# ResNet/x is ordered by x, so its colours are: viridis, cut where it would vanish on paper. Other workloads have
-# colours of their own, from Okabe and Ito's, and every workload has a shape as well, for prints without colour. A
-# figure's file is light; on a dark page every colour is replaced by its partner in `dark_colours`.
-#
-# References: Okabe & Ito 2008, Color Universal Design; Nuñez, Anderton & Renslow, PLOS ONE 13 (2018) e0199239
-# (cividis).
+# Colours of all figures. ResNet/x is ordered by x, so its colours are viridis, cut where it would vanish on paper;
+# other workloads have Okabe and Ito's, and each a shape for prints without colour. On a dark page every colour is
+# replaced by its partner in `dark_colours`.
+# References: Okabe & Ito 2008, Color Universal Design; Nuñez, Anderton & Renslow, PLOS ONE 13 (2018) e0199239.
 
 INK, QUIET, GRID, PAPER = "#20262d", "#59636e", "#e2e5e9", "#ffffff"
 DASHES = ([1, 0], [3.5, 1.5], [1, 1.2], [5, 1.2, 1, 1.2])

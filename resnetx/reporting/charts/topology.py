@@ -24,10 +24,8 @@ from resnetx.table import Cell, Record, Table, table_of_records
 from resnetx.units import in_GBps
 
 # ---- topology layout ------------------------------------------------------------------------------------------------
-# Where things are in the drawing of a system: boxes for components, straight lines or arcs for links.
-#
-# Positions are those of the file, y upward; a file that gives none is laid out in rows by kind. NVSwitches are bars
-# along what they join. A link that would run through a component that it does not join is an arc.
+# Boxes for components, straight lines or arcs for links. Positions are those of the file, y upward, else rows by kind.
+# NVSwitches are bars along what they join; a link that would run through another component is an arc.
 
 Position = tuple[float, float]
 
