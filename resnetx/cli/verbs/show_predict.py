@@ -361,6 +361,7 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
 
     title = "Errors of published training rates, each with its system left out of the fit"
     asked = summaries if show.everything() else training.summaries(rows, "question")
+    asked = [*asked, *training.losing(rows)[1], training.exposing(rows)]
     show.listing([_GROUP, *training.SUMMARIES], asked, title, every=True)
     show.figures_of_groups(summaries, _VALIDATION, rows, "figures beside what is predicted")
 
