@@ -1,7 +1,6 @@
 """`docs/accuracy.md`: how far off predictions were of every published rate, and which figures were fitted to what."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import log
 from statistics import fmean
 
@@ -21,8 +20,6 @@ from resnetx.table import GENERATED, table
 from resnetx.units import off_by, share_text, short
 
 FEW = 16  # samples
-LOSSES = ((0.3, "over 30 %"), (0.15, "15 to 30 %"), (0.1, "10 to 15 %"))
-LOST = 0.9  # of linear scaling: what is below it loses
 
 HEAD = f"""# Accuracy of predictions
 
@@ -255,11 +252,8 @@ def _smallest() -> str:
 
 
 def _losing(rows: Sequence[TrainingRow]) -> list[str]:
-    known = [row for row in rows if row.group.startswith((training.FROM_ONE, training.NO_PEERS))]
-    losing = [row for row in known if row.predicted and row.linear and row.measured < LOST * row.linear]
-    by_loss = [replace(row, group=_loss(row)) for row in losing]
-    bands = sorted(training.summaries(by_loss), key=lambda of: of.group)
-    groups = [*training.summaries(losing), *bands, training.exposing(rows)]
+    by_group, by_loss = training.losing(rows)
+    groups = [*by_group, *by_loss, training.exposing(rows)]
     cells = (
         [
             summary.about,
@@ -274,12 +268,6 @@ def _losing(rows: Sequence[TrainingRow]) -> list[str]:
         for summary in groups
     )
     return table(["published figures", "rows", "mean", "linear", "five constants", "worst", "held", "half"], cells)
-
-
-def _loss(row: TrainingRow) -> str:
-    """How much of linear scaling a rate loses, as a band."""
-    lost = 1 - row.measured / (row.linear or row.measured)
-    return f"all of these that lose {next(text for least, text in LOSSES if lost > least)}"
 
 
 def _lab() -> list[str]:

@@ -10,12 +10,14 @@ of a rate is left out (of several nodes the cluster); each rival's interval is w
 others were within.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from math import exp, log
 from statistics import median
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -80,7 +82,7 @@ class Rivals:
         cases, kind = self._others(case), case.kind
         alike = [other for other in cases if self._kinds[id(other)] == kind]
         judged = alike if len(alike) >= FEWEST_POINTS else cases
-        low, high = _quantiles(log(other.measured / _scaled(other, constants)) for other in judged)
+        low, high = quantiles(log(other.measured / _scaled(other, constants)) for other in judged)
         predicted = _scaled(case, constants)
         return Rival(predicted, predicted * exp(low), predicted * exp(high))
 
@@ -89,6 +91,48 @@ def of_one_batch(case: StrongCase, cases: Iterable[StrongCase]) -> float:
     """The same of one global batch on several GPUs, samples/s; `cases`: all that are published."""
     constants = median_efficiencies(other for other in cases if other.of.source != case.of.source)
     return case.linear * _efficiency(case.gpus, constants)
+
+
+class Judged(Protocol):
+    """A published rate, beside which a rival is judged (`training.TrainingRow`)."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def publisher(self) -> str: ...
+    @property
+    def system(self) -> str: ...
+    @property
+    def measured(self) -> float: ...
+
+
+def rival_intervals(
+    rows: Sequence[Judged], rival: Literal["linear", "five_constants"]
+) -> Iterator[tuple[float, float] | None]:
+    """A rival's interval of each row: what nine of ten of its errors elsewhere are within, where it has none.
+
+    Those of the group, or, where fewer than eight are left, of the question; publisher and system are left out.
+    """
+    errors = defaultdict[str, list[tuple[Judged, float]]](list)
+    for row in rows:
+        if (predicted := getattr(row, rival)) is not None:
+            errors[row.group].append((row, log(row.measured / predicted)))
+            errors[row.question].append((row, log(row.measured / predicted)))
+
+    @cache
+    def elsewhere(pool: str, publisher: str, system: str) -> tuple[float, float] | None:
+        left = [error for row, error in errors[pool] if row.publisher != publisher and row.system != system]
+        return quantiles(left) if len(left) >= FEWEST_POINTS else None
+
+    for row in rows:
+        own, predicted = getattr(row, f"{rival}_interval"), getattr(row, rival)
+        if own is None and predicted is not None:
+            at = row.publisher, row.system
+            bounds = elsewhere(row.group, *at) or elsewhere(row.question, *at)
+            own = bounds and (predicted * exp(bounds[0]), predicted * exp(bounds[1]))
+        yield own
 
 
 def by_peak(
@@ -143,7 +187,7 @@ def _efficiency(gpus: int, constants: dict[int, float]) -> float:
     return constants[min(constants, key=lambda known: abs(log(known / gpus)))]
 
 
-def _quantiles(errors: Iterable[float]) -> tuple[float, float]:
+def quantiles(errors: Iterable[float]) -> tuple[float, float]:
     outside = (1 - LEVEL) / 2
     values: Sequence[float] = list(errors)
     return float(np.quantile(values, outside)), float(np.quantile(values, 1 - outside))

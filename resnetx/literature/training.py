@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -25,7 +26,7 @@ from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
-from resnetx.literature.rivals import Rivals, by_peak, interval_score, of_one_batch
+from resnetx.literature.rivals import Rivals, by_peak, interval_score, of_one_batch, rival_intervals
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
@@ -52,6 +53,7 @@ _NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # no figure was chosen on it
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1", "mxnet": "MXNet"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
+LOSSES = ((0.3, "over 30 %"), (0.15, "15 to 30 %"), (0.1, "10 to 15 %"))  # of linear scaling
 EXPOSED = 0.2  # of a step: predictions that wait for messages longer are counted apart, too
 LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
 NO_PEERS = "GPUs no peers, from the rate of one"
@@ -63,10 +65,7 @@ _UNTOLD = "not told which (thirteen boxes)"
 NO_PEERS_SHOWN = "GPUs no peers, from the rates of one, two and four (six boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
-_UNITS = {
-    "fp32": "fp32",
-    "tensor cores": "on tensor cores",
-}
+_UNITS = {"fp32": "fp32", "tensor cores": "on tensor cores"}
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 # What is asked, which several groups may ask in parts; in the order of the screen
 QUESTIONS = (
@@ -200,7 +199,8 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
     rows += map(layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
-    return tuple(rows)
+    beside = zip(rows, rival_intervals(rows, "linear"), rival_intervals(rows, "five_constants"), strict=True)
+    return tuple(replace(row, linear_interval=linear, five_constants_interval=five) for row, linear, five in beside)
 
 
 def summaries(rows: Sequence[TrainingRow], by: Literal["group", "question"] = "group") -> list[TrainingSummary]:
@@ -249,10 +249,19 @@ def off(rows: Sequence[TrainingRow]) -> str:
     )
 
 
+def losing(rows: Sequence[TrainingRow]) -> tuple[list[TrainingSummary], list[TrainingSummary]]:
+    """Those that lose over a tenth of linear scaling, from the rate of one GPU: by group, and by how much they lose."""
+    known = (row for row in rows if row.group.startswith((FROM_ONE, NO_PEERS)) and row.predicted and row.linear)
+    lossy = [(row, lost) for row in known if (lost := 1 - row.measured / (row.linear or row.measured)) > LOSSES[-1][0]]
+    bands = [(next(text for least, text in LOSSES if lost > least), row) for row, lost in lossy]
+    by_loss = [replace(row, group=f"losing {text} of linear") for text, row in sorted(bands, key=itemgetter(0))]
+    return summaries([row for row, _ in lossy]), summaries(by_loss)
+
+
 def exposing(rows: Sequence[TrainingRow]) -> TrainingSummary:
     """Those from the rate of one GPU, or of the fewest, whose messages are predicted to be exposed for long."""
     known = (row for row in rows if row.group.startswith((FROM_ONE, NO_PEERS, TRANSFORMERS)))
-    about = f"all that are predicted to wait for messages over {EXPOSED:.0%} of a step"
+    about = f"waiting for messages over {EXPOSED:.0%}"  # as is predicted
     (found,) = summaries([replace(row, group=about) for row in known if (row.exposed or 0.0) > EXPOSED])
     return found
 

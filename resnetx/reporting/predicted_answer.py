@@ -420,12 +420,19 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
     ]
+    shares = Column[CurveRow](
+        ">of ideal",
+        lambda row: "" if _alone(row[1], row[0]) else _efficiency_ends_cell(row[1]),
+        ONLY_WITH_ALL,
+        "the interval of the efficiency.",
+    )
     return [
         *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
         *([] if told else [count]),
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
         *(over_baseline if any_gain(points) else []),
+        *([shares] if any_gain(points) else []),
         Column(">step ms", lambda row: cell_ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
         Column(">its ends", lambda row: _and([cell_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(
@@ -477,7 +484,17 @@ def _speedup_cell(point: PredictedPoint) -> str:
 
 
 def _efficiency_cell(point: PredictedPoint) -> str:
-    return "" if point.efficiency is None else f"{point.efficiency:.0%}"
+    """Of an open point both ends."""
+    if point.efficiency is None:
+        ends = point.efficiency_interval if point.open and point.gpus != point.baseline_gpus else None
+        return "" if ends is None else f"{ends[0] * 100:.0f}-{ends[1]:.0%}"
+    return f"{point.efficiency:.0%}"
+
+
+def _efficiency_ends_cell(point: PredictedPoint) -> str:
+    """Both ends, where they differ."""
+    low, high = point.efficiency_interval or (0.0, 0.0)
+    return f"{low * 100:.0f} to {high:.0%}" if point.efficiency and low < high else ""
 
 
 def _speedup_ends_cell(point: PredictedPoint) -> str:

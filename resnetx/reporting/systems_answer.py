@@ -117,7 +117,10 @@ def _of_library(compared: SystemComparison, library: str) -> str:
         if undecided := [point for point in points if any(side.between for side in point.sides)]:
             largest = max(undecided, key=lambda point: point.gpus)
             rates = ", ".join(f"{side.system} {_rate(side)}" for side in largest.sides)
-            return f"{with_}, no two rates can be compared: {case_words(largest)}: {rates} iterations/s"
+            closing = " and ".join(dict.fromkeys(f"`{side.open}`" for side in largest.sides if side.open))
+            return (
+                f"{with_}, no two rates can be compared: {case_words(largest)}: {rates} iterations/s, until {closing}"
+            )
         return f"{with_}, no case runs on two of the systems"
     if not any(leads.values()):
         of = f" in any of {len(judged)} cases" if len(judged) > 1 else ""

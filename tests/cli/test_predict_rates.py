@@ -1,6 +1,7 @@
 """`resnetx predict rate=`: what one GPU is known to do goes into a prediction."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -370,6 +371,16 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
         "assumed",
         "of steps that keep all; computing blocks again is modelled, and of the same optimizer, adamw",
     )
+
+
+def test_a_host_that_took_no_time_would_launch_in_none_too(predict, capsys):
+    """20 % of a step is launching, 12 % what going parallel costs the host: 1.1 times went by the latter alone."""
+    words = ["dgx-a100", "model=resnet50", "precision=fp16", "batch_size=256", "rate=32:1700,256:2470", "gpus=1,8"]
+    _, (_, eight) = predict(*words)
+    lost = {part["name"]: part["share"] for part in eight["parts"]}
+    assert main(["predict", *words]) == 0
+    (gain,) = re.findall(r"at most ([0-9.]+) times if the host took no time", " ".join(capsys.readouterr().out.split()))
+    assert float(gain) >= round(1 / (1 - lost["host"] - lost["launching"]), 1) > 1.3
 
 
 def test_a_rate_with_graph_is_taken_to_be_of_graphs(predict, capsys):

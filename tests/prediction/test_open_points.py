@@ -222,6 +222,25 @@ def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published
     assert predicted(**UNPUBLISHED | {"systems": ["dgx-h100"]})[0].open
 
 
+def test_screens_have_both_ends_of_an_efficiency(capsys):
+    words = [
+        "predict",
+        "dgx1-p100",
+        "library=nccl1",
+        "framework=tensorflow",
+        "model=resnet50",
+        "batch_size=64",
+        "rate=228",
+    ]
+    assert main([*words, "scaling=weak", "gpus=1,8"]) == 0
+    (shown,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("   8  "))
+    speedups, shares = ([float(end) for end in cell.strip("%").split("-")] for cell in shown.split()[-2:])
+    assert shares == pytest.approx([100 * end / 8 for end in speedups], abs=1)
+    assert main([*words[:2], *words[4:], "scaling=weak", "gpus=1,8", "--all"]) == 0
+    shown = next(line for line in capsys.readouterr().out.splitlines() if re.match(r" +8 .*%", line))
+    assert re.search(r"[0-9]{2}%  [0-9]{2} to [0-9]{2,3}%", shown)
+
+
 @pytest.mark.parametrize(
     "how",
     [

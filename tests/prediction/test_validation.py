@@ -13,7 +13,7 @@ from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_fit, transformers
-from resnetx.literature.rivals import interval_score
+from resnetx.literature.rivals import interval_score, rival_intervals
 from resnetx.literature.scaling_check import cases, strong_cases
 from resnetx.literature.training import (
     BY_SMALLER,
@@ -95,6 +95,19 @@ def test_intervals_on_one_node_score_better_than_those_of_both_rivals(rows, feed
     own = summary_of(rows, f"all-reduce, one node, {feed}")
     assert own.held >= 0.9
     assert own.score < min(own.linear_score, own.five_constants_score)
+
+
+def test_intervals_score_beside_those_of_each_rival_that_predicts(rows):
+    """What nine of ten of its errors elsewhere are within: those of the row's own publisher and system say nothing."""
+    assert all(row.linear_interval for row in rows if row.linear is not None)
+    assert all(row.five_constants_interval for row in rows if row.five_constants is not None)
+    (row, *_) = (row for row in rows if row.question == "one GPU, an eighth of a batch")
+    made = [
+        replace(row, publisher=f"p{n}", system=f"s{n}", linear=row.measured / 2, linear_interval=None) for n in range(9)
+    ]
+    own = [replace(made[0], system="s9", linear=row.measured), replace(made[0], publisher="p9", linear=row.measured)]
+    low, high = next(rival_intervals([*made, *own], "linear"))
+    assert (low, high) == pytest.approx((row.measured, row.measured))
 
 
 def test_loaders_that_may_be_the_limit_are_open_between_ends_that_hold_all(rows):

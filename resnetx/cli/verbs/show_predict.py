@@ -115,9 +115,13 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
     if len(curves) != 1:
         return
     (curve,) = curves
-    lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
-    most_lost = {part.name: part.interval[1] for part in curve.last.parts}
     last = curve.last
+    lost = {part.name: part.share for part in last.parts if part.name != "useful"}
+    most_lost = {part.name: part.interval[1] for part in last.parts}
+    if lost and not with_graph(last):  # else that says what launching costs
+        least_useful = min(part.interval[0] for part in last.parts if part.name == "useful")
+        lost["host"] += lost["launching"]
+        most_lost["host"] = min(most_lost["host"] + most_lost["launching"], 1 - least_useful)
     if told := worth(curve.rates, lost, unit_of_point(last), curve.shown_slower, most_lost, with_graph(last)):
         brief = told.partition("; at most" if with_graph(last) else ". On ")[0].rstrip(".")
         show.say(f"worth: {told}", brief=f"worth: {brief}.")
@@ -359,6 +363,7 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
 
     title = "Errors of published training rates, each with its system left out of the fit"
     asked = summaries if show.everything() else training.summaries(rows, "question")
+    asked = [*asked, *training.losing(rows)[1], training.exposing(rows)]
     show.listing([_GROUP, *training.SUMMARIES], asked, title, every=True)
     show.figures_of_groups(summaries, _VALIDATION, rows, "figures beside what is predicted")
 
