@@ -397,6 +397,20 @@ def _is_scaling_of(run: Request, request: Request) -> bool:
     return told_apart(run) == told_apart(request)
 
 
+BEYOND_LINEAR = 2.0  # times as fast as so many of one GPU: no GPU gains as much by its share of a batch
+
+
+def _refuse_beyond_linear(alone: StatedRates, scaled: ScaledRates) -> None:
+    """A rate of several GPUs that one GPU's, at their batch or a larger one, cannot have made is of something else."""
+    for gpus, batch, rate in scaled.by_gpus:
+        of_one = max((known for images, known in alone.by_batch if images * gpus >= batch), default=inf)
+        if rate > BEYOND_LINEAR * gpus * of_one:
+            raise ConfigError(
+                f"calibration={scaled.where}: {rate:.12g} on {gpus} GPUs is {rate / of_one:.3g} times the "
+                f"{of_one:.12g} of one ({alone.where}); correct the one that is not of this workload"
+            )
+
+
 def rates_of_both(
     rates: KnownRates, scaling: KnownScaling, one: Request, images: int
 ) -> tuple[StatedRates, ScaledRates | None, tuple[PredictionInput, ...]]:
@@ -410,7 +424,10 @@ def rates_of_both(
             f"of {rates.other.name}; give one of its own in rate=, or leave calibration out"
         )
     if rates.stated is not None or scaling.stated is not None:
-        return rates.of(one, images), scaling.of(one, one.input.kind), ()
+        alone_rates, scaled = rates.of(one, images), scaling.of(one, one.input.kind)
+        if scaled is not None:
+            _refuse_beyond_linear(alone_rates, scaled)
+        return alone_rates, scaled, ()
     alone = {run.request.input.kind for run in rates.runs if run.rates and _is_of(run.request, one)}
     several = {run.request.input.kind for run in scaling.runs if _is_scaling_of(run.request, one)}
     inputs = [kind for kind in dict.fromkeys((SYNTHETIC, one.input.kind)) if kind in several]

@@ -46,6 +46,8 @@ from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
+from resnetx.reporting.predicted_answer import predicted_curves
+from resnetx.reporting.predicted_certainty import in_common, sure
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
 from resnetx.reporting.study_points import scaling_columns, with_ratios
 from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row, table_of_records
@@ -251,10 +253,21 @@ def of_prediction(made: Prediction) -> Part:
     return Part(
         title,
         answer.sentences,
-        [f"Predicted on {_when(made.made_at)}."],
+        [f"Predicted on {_when(made.made_at)}.", *_how(made)],
         figures=figures,
         tables=tables,
     )
+
+
+def _how(made: Prediction, ratios: bool = False) -> list[str]:
+    """What was asked, what all points have in common, and how sure they are; `ratios`: of systems side by side."""
+    if not (curves := predicted_curves(made.points)):
+        return []
+    return [
+        *(f"Asked: {words}." for words in filter(None, [made.settings.get("words")])),
+        f"In all cases: {', '.join(in_common(made, curves))}.",
+        f"Sure: {'; '.join(sure(made, curves, ratios))}.",
+    ]
 
 
 def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Part:
@@ -277,6 +290,7 @@ def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Pa
     title = f"{len(found.systems)} systems" if several else " against ".join(found.systems)
     title += " in intensity space" if several else ", in intensity space"
     notes = ["Predicted. Intensity: activations per parameter on each GPU, work over communication."]
+    notes += _how(made, ratios=True) if made else []
     return Part(title, of_systems.compared_answer(found), notes, figures=figures, tables=tables)
 
 

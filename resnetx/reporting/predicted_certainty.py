@@ -5,13 +5,34 @@ sure(made, predicted_curves(made.points))   # ["9 of 10 measurements should lie 
 
 import math
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 from resnetx.record.prediction import AS_IF, COMPUTE, RESCALED, Domain, PredictedPoint, Prediction
-from resnetx.reporting.predicted_answer import PredictedCurve, ranks, unit_of_point
+from resnetx.reporting.predicted_answer import PredictedCurve, identity, ranks, unit_of_point
 
 SCALING = "scaling by "  # so begins the input of each kind of scaling
 AN_EIGHTH = "rates of one GPU at about an eighth"  # of results/published/domains.yaml
+
+
+def in_common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:
+    """What all points have in common."""
+    first, differs = curves[0], identity(curves)
+    if "batch" not in differs and "workload" in differs:  # else the answer names it
+        yield f"batch {first.batch}"
+    if len({point.precision for point in made.points}) == 1:
+        yield made.points[0].precision
+    if "strategy" not in differs:
+        yield f"strategy={first.strategy}"
+    unusual = [point.request.unusual if point.request is not None else [] for point in made.points]
+    yield from (word for word in unusual[0] if all(word in words for words in unusual))
+    if "library" not in differs:
+        libraries = {curve.system: curve.library for curve in curves}
+        of = {name: [system for system in libraries if libraries[system] == name] for name in libraries.values()}
+        yield first.library if len(of) == 1 else ", ".join(f"{name} on {' and '.join(of[name])}" for name in of)
+    if all(point.scaling == "weak" for point in made.points):
+        yield "weak scaling"
+    if source := compute_source(made):
+        yield source
 
 
 def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = False) -> list[str]:

@@ -177,6 +177,13 @@ def test_a_file_of_rates_need_not_say_where_they_are_from(predict, tmp_path):
     assert predict(*words)[1][0]["images_per_s"] == pytest.approx(9000, rel=1e-3)
 
 
+def test_a_rate_of_several_gpus_that_one_gpus_cannot_make_is_refused(predict, rates, capsys):
+    words = ["systems=dgx1-v100", *RESNET50, "gpus=8"]
+    assert main(["predict", *words, "rate=256:139", rates("{8: 9000}")]) == 2
+    assert "9000 on 8 GPUs is 64.7 times the 139 of one (rate=256:139)" in " ".join(capsys.readouterr().err.split())
+    predict(*words, "rate=4:139", rates("{8: 9000}"))  # of a small batch it can
+
+
 def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates):
     words = [*CLUSTER, *RESNET50, "gpus=[1,8,16,32]", "rate=1394"]
     _, plain = predict(*words)

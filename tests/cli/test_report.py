@@ -152,7 +152,11 @@ def test_predictions_comparisons_and_systems_have_pages(tmp_path, undrawn):
     of_systems = (tmp_path / "compare" / "index.html").read_text()
     assert "dgx1-p100 against gx8, in intensity space" in of_systems
     assert of_systems.index("Predicted: ") < of_systems.index("<figure") < of_systems.index("<h3>Case by case")
-    assert "What training does on dgx1-p100, gx8, predicted" in (tmp_path / "predict" / "index.html").read_text()
+    predicted = " ".join((tmp_path / "predict" / "index.html").read_text().split())
+    assert "What training does on dgx1-p100, gx8, predicted" in predicted
+    for page in (predicted, " ".join(of_systems.split())):  # what it is of, and how sure, without the screen
+        assert "model=alexnet batch_size=256" in page and "In all cases: " in page and "fp32, strategy=bucket" in page
+        assert "Sure: 9 of 10 measurements should lie inside" in page
     assert main(["report", str(tmp_path), "dgx1-v100", f"out={tmp_path / 'all'}"]) == 0
     text = (tmp_path / "all" / "index.html").read_text()
     assert text.count('class="part"') == 3  # the prediction of the comparison is part of it

@@ -1,7 +1,7 @@
 """`predict`: what a workload would do on systems that you do not have; its screen, and that of `--validate`."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,6 @@ from resnetx.reporting.predicted_answer import (
     any_gain,
     curve_columns,
     curve_rows,
-    identity,
     identity_columns,
     in_order,
     most_lost,
@@ -30,7 +29,7 @@ from resnetx.reporting.predicted_answer import (
     with_graph,
     without_speedup,
 )
-from resnetx.reporting.predicted_certainty import SCALING, compute_source, is_scaling, sure
+from resnetx.reporting.predicted_certainty import SCALING, in_common, is_scaling, sure
 from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
@@ -163,7 +162,7 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
         sources(made)
     rest = [] if show.everything() else ["--all"]
     rest += [] if stored else ["out=FOLDER"]
-    groups = [", ".join(_common(made, curves)), ", ".join(rest)]
+    groups = [", ".join(in_common(made, curves)), ", ".join(rest)]
     show.more(f"{'; '.join(filter(None, groups))}")
 
 
@@ -181,27 +180,6 @@ def _by_name(line: PredictionInput) -> str:
     if line.what == "batch_size=max":
         return f"{line.what}: {line.value.partition(', by counted memory')[0]}"
     return f"{line.what} left out" if line.value.startswith("left out") else line.what
-
-
-def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:
-    """What all points have in common."""
-    first, differs = curves[0], identity(curves)
-    if "batch" not in differs and "workload" in differs:  # else the answer names it
-        yield f"batch {first.batch}"
-    if len({point.precision for point in made.points}) == 1:
-        yield made.points[0].precision
-    if "strategy" not in differs:
-        yield f"strategy={first.strategy}"
-    unusual = [point.request.unusual if point.request is not None else [] for point in made.points]
-    yield from (word for word in unusual[0] if all(word in words for words in unusual))
-    if "library" not in differs:
-        libraries = {curve.system: curve.library for curve in curves}
-        of = {name: [system for system in libraries if libraries[system] == name] for name in libraries.values()}
-        yield first.library if len(of) == 1 else ", ".join(f"{name} on {' and '.join(of[name])}" for name in of)
-    if all(point.scaling == "weak" for point in made.points):
-        yield "weak scaling"
-    if source := compute_source(made):
-        yield source
 
 
 def _linear(points: Sequence[PredictedPoint]) -> str:
