@@ -52,7 +52,7 @@ FITTED = f"""## What was fitted to what
 - Rooflines (`resnetx/prediction/roofline.py`): six figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
-- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): four figures, to the rates of several
+- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): five figures, to the rates of several
   GPUs of one node (`results/published/scaling.yaml`), and one, to those of several nodes, of transformers, too, whose
   root of the GPUs that share a card was chosen with these in sight. `python -m resnetx.literature.scaling_fit` fits
   again.
@@ -514,7 +514,8 @@ def _figures() -> list[str]:
         [
             ["variation of a rank's steps", f"{costs.variation:.2%}", f"fitted to {rows} rates"],
             ["the same of NVIDIA's GPUs since Ampere", f"{costs.steady:.2%}", "fitted to the same"],
-            ["the same where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
+            ["variation where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
+            ["the same of NVIDIA's GPUs since Ampere", f"{costs.uneven_steady:.1%}", "fitted to the same"],
             ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
             [
                 "longer steps on several nodes, for each doubling of the GPUs beyond 8, times the root of those a card",

@@ -102,13 +102,15 @@ def _is_uneven(case: ScalingCase) -> bool:
 
 
 def _with_uneven(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
-    """With how much steps vary whose samples differ in size, by the same rule."""
-    uneven = [case for case in _predicted(chosen) if _is_uneven(case)]
-    if not uneven:
-        return replace(costs, uneven=costs.variation)
-    load = np.full(len(_UNEVEN), costs.host_load)
-    errors = np.array([np.abs(np.log(case.nearly(_UNEVEN, load) / case.measured)) for case in uneven])
-    return replace(costs, uneven=float(_UNEVEN[int(errors.sum(axis=0).argmin())]))
+    """With how much steps vary whose samples differ in size, by the same rule, on GPUs of either age."""
+    uneven, load = [case for case in _predicted(chosen) if _is_uneven(case)], np.full(len(_UNEVEN), costs.host_load)
+
+    def of_age(steady: bool, alike: float) -> float:
+        own = [case for case in uneven if is_steady(case.point) == steady]
+        errors = [np.abs(np.log(case.nearly(_UNEVEN, load) / case.measured)) for case in own]
+        return float(_UNEVEN[int(np.sum(errors, axis=0).argmin())]) if own else alike
+
+    return replace(costs, uneven=of_age(False, costs.variation), uneven_steady=of_age(True, costs.steady))
 
 
 def _with_typical(costs: ScalingCosts, chosen: Sequence[ScalingCase]) -> ScalingCosts:

@@ -280,10 +280,11 @@ def _fabric(system: str, cluster: RatedCluster | None, gpus: int, library: str) 
 
 
 def _step_s(of: Series, gpus: int, iteration: Iteration) -> float:
-    """That, and the passes in front of it."""
-    step, further = iteration.slowest, of.accumulation[gpus] - 1
-    each_s = iteration.time_s - step.update_s if of.strategy == "fsdp" else step.forward_s + step.backward_s
-    return iteration.time_s + further * each_s
+    """That, and the passes in front of it, of which only FSDP's send anything; others copy nothing to be sent."""
+    step, computed = iteration.slowest, iteration.steps[0].step
+    passes_s = (computed.forward_s + computed.backward_s) * step.waits
+    each_s = iteration.time_s - step.update_s if of.strategy == "fsdp" else passes_s
+    return iteration.time_s + (of.accumulation[gpus] - 1) * each_s
 
 
 @cache

@@ -89,6 +89,9 @@ LEAST_STEP = 1e-6  # of a step, at best: of no time at all there is no logarithm
 # for U-Net and V-Net where the share's rate is known. PyTorch's few cost less, too: with the figure that was chosen
 # on TensorFlow's, 26 rates of one global batch go from 14.4 to 10.6 % off, and were in sight. Rates of large batches
 # cannot see it. One may be PARALLEL_SPREAD times as long or short.
+# PyTorch's DDP costs one V100 12 to 32 us a tensor, and eight hardly more. 12 us a tensor on any number of GPUs is no
+# clear gain, each system left out: eager global batches 10.5 -> 9.9 % off, JPEG loaders over nodes 5.1 -> 4.7, half
+# precision over nodes 8.3 -> 8.6, one node alike; Horovod's rates want what is here.
 PARALLEL_s, PARALLEL_TENSORFLOW_s, PARALLEL_TENSORS, PARALLEL_SPREAD = 1.0e-3, 4.0e-3, 30.0, 3.0
 # Of PARALLEL_s the share that a host launches ahead, hidden while its GPU takes longer; with Horovod none. Of none,
 # half and all, half is nearest to published rates (167 of one node: 1.8, 1.7 and 1.9 % off), with all in sight.

@@ -6,10 +6,10 @@
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has three parameters, `variation` (of GPUs since Ampere `steady`) and `host_load`, fitted to
-`results/published/scaling.yaml`, and the variation of programs whose samples differ in size (`samples=uneven`) a
-fourth. Over several nodes a step takes longer still, `between`, fitted to rates of several nodes, those of
-transformers, too. The system of a rate is left out of the fit that predicts it, whoever measured there; of several
-nodes, the cluster. The errors of such predictions, by kind of case, are what the intervals are made of.
+`results/published/scaling.yaml`. Programs whose samples differ in size (`samples=uneven`) have variations of their own,
+`uneven` and `uneven_steady`. Over several nodes a step takes longer still, `between`, fitted to rates of several nodes,
+those of transformers, too. The system of a rate is left out of the fit that predicts it, whoever measured there; of
+several nodes, the cluster. The errors of such predictions, by kind of case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
 
@@ -238,7 +238,8 @@ def _farther(point: Point, costs: ScalingCosts) -> float:
 def variation(point: Point) -> float:
     """Of a rank's step over its mean, where no trace says."""
     costs = point.setting.costs or scaling_errors().costs
-    return costs.uneven if point.setting.uneven else costs.steady if is_steady(point) else costs.variation
+    older, newer = (costs.uneven, costs.uneven_steady) if point.setting.uneven else (costs.variation, costs.steady)
+    return newer if is_steady(point) else older
 
 
 def is_steady(point: Point) -> bool:

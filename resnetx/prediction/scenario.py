@@ -354,6 +354,7 @@ class ScalingCosts:
     typical: tuple[tuple[int, float], ...] = ()
     steady: float = 0.0  # as `variation`, of NVIDIA's GPUs since Ampere
     uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
+    uneven_steady: float = 0.0  # as `steady`, of these
     # How much longer a step on several nodes takes, relative, for each doubling of GPUs beyond 8, times the root of the
     # GPUs that share a network card.
     between: float = 0.0

@@ -499,7 +499,7 @@ def test_ranks_wait_longer_for_samples_of_uneven_size():
     point = {"systems": "dgx-a100", "model": "resnet50", "batch_size": 64, "scaling": "weak", "gpus": 8, "rate": 700}
     (alike, plain), (uneven, said) = (sure_of(**point, samples=samples) for samples in ("alike", "uneven"))
     costs = scaling_errors().costs
-    expected = slowest_of(8, costs.uneven) / slowest_of(8, costs.steady)
+    expected = slowest_of(8, costs.uneven_steady) / slowest_of(8, costs.steady)
     assert uneven.points[0].iteration_s / alike.points[0].iteration_s == pytest.approx(expected, rel=0.02)
     assert any(line.startswith("200 ") for line in plain) and any(line.startswith("40 ") for line in said)
 
