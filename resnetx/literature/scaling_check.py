@@ -293,7 +293,7 @@ def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
 
 def untold_cases(known: tuple[int, ...] = ()) -> Iterator[ScalingCase]:
     """Published rates of all boxes whose GPUs are no peers, not told how they share the host; `known`: counts given."""
-    for of in (of for box in (*STAGED, None) for of in staged_series(box)):
+    for of in (of for box in (*STAGED, None) for of in staged_series(box) if {*known} <= {*of.images_per_s}):
         for gpus, measured in of.scaled:
             if gpus > max(known, default=1):
                 deployment = Deployment(of.on(gpus), of.library, "host")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from math import exp, log
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,7 @@ def of_point(point: Point, computed: Compute) -> Exchange:
                 "paths through the host are used; leave it out"
             )
         sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return staged(paths, sent_bytes, point, computed.step.names[0])
+        return staged(paths, sent_bytes, point, computed)
     arguments = (workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps)
     made = deployment.exchanges.get((point.devices, *arguments))
     if made is None:
@@ -163,19 +164,31 @@ def _contention(made: CollectivePlan) -> float:
     return share if cards is None else min(share, CONTENTION_A_CARD * cards)
 
 
-def staged(paths: StagedPaths, gradient_bytes: int, point: Point, first_layer: str) -> Exchange:
-    """All gradients through the host when the backward pass has ended: published boxes show no overlap."""
+def staged(paths: StagedPaths, gradient_bytes: int, point: Point, computed: Compute) -> Exchange:
+    """All gradients through the host when the backward pass has ended: so do the boxes that the paths are fitted to.
+
+    What is sent while it runs may hide behind it, but for the last message: on four RTX 2080 Ti a node all of it does.
+    """
     in_node, network_Bps = max(point.ranks_of_nodes), point.deployment.network_Bps(point.devices)
-    message = TimedMessage((first_layer,), paths.allreduce_s(gradient_bytes, point.gpus, in_node, network_Bps))
+
+    def time_s(size_bytes: float) -> float:
+        return paths.allreduce_s(size_bytes, point.gpus, in_node, network_Bps)
+
+    shortest_s, faster = time_s(gradient_bytes) * exp(-paths.faster), paths.faster
+    sent = counts.grouped(point.workload.gradients, point.workload.strategy)
+    if len(sent) > 1:
+        last_s = shortest_s * sent[-1].size_bytes / sum(message.size_bytes for message in sent)
+        exposed_s = max(shortest_s - computed.step.backward_s, last_s)
+        faster += log(shortest_s / exposed_s)
     return Exchange(
-        HashedTuple((message,)),
+        HashedTuple((TimedMessage((computed.step.names[0],), time_s(gradient_bytes)),)),
         (gradient_bytes,),
         point.deployment.library,
         paths.error,
         paths.source,
         paths.link,
         link_share=1.0,
-        faster=paths.faster,
+        faster=faster,
     )
 
 

@@ -27,10 +27,12 @@ from resnetx.prediction.host_step import (
 )
 from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scaling import is_unmeasured, scaling_errors
-from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, closing_command, fastest_paths
+from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, StagedPaths, closing_command, fastest_paths
+from resnetx.record.bench_record import ELEMENT_BYTES
 from resnetx.request import Request
 from resnetx.settings.files import settings
 from resnetx.settings.setting_types import value_word, written
+from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Over several nodes in half precision beside that, at most: steps of MXNet and TensorFlow on one cluster of V100s took
 # up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
@@ -41,6 +43,8 @@ HALF_SHARE = 0.2
 # Of a step, for each other GPU of a host that makes samples, at most: what steps of AlexNet that read JPEG files take
 # longer on 8 A100 in TF32 (Lambda), the most of all published loaders.
 MADE = 0.25
+# Of a step of one node whose rate is known, at most: what its messages take through the host.
+MESSAGES = 0.8
 
 
 @dataclass(frozen=True)
@@ -185,8 +189,9 @@ def _scaled_open(point: Point) -> Undecided | None:
 
 
 def shown_by_rates(point: Point) -> bool:
-    """Whether the rates of several numbers of GPUs of one node say all of what messages take there."""
-    return len(point.ranks_of_nodes) == 1 and len(_known_counts(point)) >= len(SHOWN_BY)
+    """Whether the rates of several numbers of GPUs of one node, or of as many, say all of what messages take there."""
+    known = _known_counts(point)
+    return len(point.ranks_of_nodes) == 1 and (len(known) >= len(SHOWN_BY) or point.gpus in known)
 
 
 def _known_counts(point: Point) -> list[int]:
@@ -198,10 +203,10 @@ def _known_counts(point: Point) -> list[int]:
 def _staged(point: Point) -> Undecided | None:
     """GPUs that are no peers, of which neither the user nor a measurement says how they share the host."""
     deployment, gpus, several = point.deployment, point.gpus, len(point.ranks_of_nodes) > 1
-    shown = _is_shown(point) if several else gpus in _known_counts(point) or shown_by_rates(point)
+    shown = _is_shown(point) if several else shown_by_rates(point)
     if shown or deployment.measured_on(gpus) is not None or point.paths is not None:
         return None
-    boxes = (fastest_paths(deployment.bus_Bps), STAGED["shared"])
+    boxes = (fastest_paths(deployment.bus_Bps), _slowest_paths(point))
     fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)
     closing = closing_command(deployment.node_gpus, deployment.transport)
     return Undecided(
@@ -213,6 +218,15 @@ def _staged(point: Point) -> Undecided | None:
         fast,
         slow,
     )
+
+
+def _slowest_paths(point: Point) -> StagedPaths:
+    """One path for all GPUs of a node, as fast at least as its known rates need it."""
+    shared, rates = STAGED["shared"], point.workload.scaled.by_gpus if point.workload.scaled else ()
+    sent_bytes = point.workload.gradient_bytes * ELEMENT_BYTES[point.setting.gradients] // BYTES_PER_PARAMETER
+    most_s = {gpus: MESSAGES * images / rate for gpus, images, rate in rates if gpus in _known_counts(point)}
+    longer = [shared.allreduce_s(sent_bytes, gpus) / time_s for gpus, time_s in most_s.items()]
+    return replace(shared, rate_Bps=shared.rate_Bps * max([1.0, *longer]))
 
 
 def _one_process(point: Point) -> Undecided | None:

@@ -62,10 +62,14 @@ def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedP
 
 
 def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
-    """The fast and the slow iteration of a point that is open; each corrected by the rates that are known."""
+    """The fast and the slow iteration of a point that is open; each corrected by the rates that are known.
+
+    These may leave less time to what both ends differ in than to what they share, so that the fast one is slower.
+    """
     ends = (undecided.fast, undecided.slow)
-    fast, slow = (replace(end, setting=calibrated(end.workload, end.deployment, end.setting)) for end in ends)
-    return simulated(fast), simulated(slow)
+    corrected = (replace(end, setting=calibrated(end.workload, end.deployment, end.setting)) for end in ends)
+    fast, slow = sorted(map(simulated, corrected), key=lambda end: end.time_s)
+    return fast, slow
 
 
 def simulated(point: Point) -> Iteration:

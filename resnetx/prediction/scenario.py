@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 # A ring of n GPUs takes 2(n-1)/n x bytes x n^p / rate. On several nodes n^p is of the GPUs of one, and their network
 # may be slower. Published boxes are of two classes: in one all GPUs share a
 # path, whose rate is the sum of theirs (p = 1), in the other each has its own (p = 0). No description tells which a
-# box is: `staged=` says it, or all-reduces on 2 and 4 GPUs show it. Nothing overlaps with computing.
+# box is: `staged=` says it, or all-reduces on 2 and 4 GPUs show it. Nothing overlaps with computing there, as their
+# programs send all gradients at the end; four RTX 2080 Ti a node hide what they send before (`messages.staged`).
 # `results/published/staged.yaml` has the rates that the constants are fitted to, one box of each class, and two more:
 # `literature.scaling_check` fits them again, and `resnetx predict --validate` leaves out each network. What one GPU
 # alone moves where all share a path is not known: on 2 GPUs the shared path is the slower one.

@@ -51,15 +51,17 @@ def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interva
 
 
 def test_boxes_of_which_nothing_is_told_lie_between_the_ends_and_of_the_class_alone_inside():
-    """The third to the thirteenth box, which were predicted before their rates were entered."""
+    """The third to the fifteenth box, which were predicted before their rates were entered."""
     points = list(undecided(None))
-    assert len(points) == 151
-    assert sum(point.interval_s[0] <= step_s <= point.interval_s[1] for step_s, point in points) >= 150
+    assert len(points) == 201
+    outside = [step_s / point.interval_s[0] for step_s, point in points if step_s < point.interval_s[0]]
+    assert sum(step_s > point.interval_s[1] for step_s, point in points) == 0
+    assert (len(outside), min(outside)) == (10, pytest.approx(1 / 1.072, abs=0.001))
     held = []
     for case in (case for case in untold_cases() if case.series in staged_series(None)):
         iteration = case.on(replace(case.deployment, told=STAGED["shared"])).iteration(scaling_errors().costs)
         held.append(iteration.interval_s[0] <= case.point.batch_size / case.measured <= iteration.interval_s[1])
-    assert sum(held) == 110  # 14 of 22 of the H100 are faster
+    assert sum(held) == 156  # 14 of 22 of the H100 are faster
 
 
 @pytest.mark.parametrize(("name", "held", "by_the_other"), [("shared", 30, 30), ("per-gpu", 30, 30)])
@@ -164,7 +166,7 @@ def test_systems_that_cannot_be_compared_answer_with_the_ends_of_their_rates(cap
     told = capsys.readouterr().out
     assert "no two rates can be compared: AlexNet, batch 512" in " ".join(told.split("\n")[:1])
     closing = "until `resnetx bench collective=allreduce gpus=2,4 size=64MiB transport=host`."  # of both
-    assert f"pcie-a100 1.3-27, dgx-a100 1.3-27 iterations/s, {closing}" in " ".join(told.split())
+    assert f"pcie-a100 1.3-28, dgx-a100 1.3-28 iterations/s, {closing}" in " ".join(told.split())
     assert "workload" not in told  # no table without a row
 
 
@@ -196,3 +198,32 @@ def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
         assert not predict(case.point).point.open
         assert predict(replace(case, known=(2,)).point).point.open
     assert sum(errors) / len(errors) == pytest.approx(error, abs=0.001)
+
+
+CLUSTER = {"systems": "c4130-p100", "transport": "host", "nodes": 2, "network": "10gbe", "nics": 1, "scaling": "weak"}
+
+
+@pytest.mark.parametrize("staged", [None, *STAGED])
+def test_what_is_sent_during_the_backward_pass_may_hide_behind_it(staged):
+    """Two nodes of four RTX 2080 Ti (HKBU): 98 % of linear with merged messages, 63 % with all of them at the end."""
+    trained = {"model": "torchvision", "model.name": "resnet50", "batch_size": 64, "rate": 253.1, "gpus": 8}
+
+    def ends_s(strategy):
+        words = {"staged": staged} if staged else {}
+        return resnetx.predict(**CLUSTER, **trained, **words, strategy=strategy).points[0].interval_s
+
+    after, bucket, layerwise = map(ends_s, ("after", "bucket", "layerwise"))
+    assert bucket[1] == layerwise[1] == pytest.approx(after[1])
+    assert 64 / 253.1 < bucket[0] < 0.85 * after[0] and layerwise[0] < 0.85 * after[0]
+
+
+def test_a_rate_of_all_gpus_of_a_node_is_not_refused_for_what_no_one_told(tmp_path):
+    """BERT-large of HKBU: by one path for all, as fast as published ones, messages alone take longer than its step."""
+    words = {"x": 24, "width": 1024, "heads": 16, "seq": 64, "vocabulary": 30522}
+    trained = {"model": "gptx", "batch_size": 8, "gpus": 8} | {f"model.{name}": value for name, value in words.items()}
+    file = tmp_path / "rates.yaml"
+    file.write_text("images_per_s: {1: 49, 4: 57.34}\n")
+    (eight,) = resnetx.predict(**CLUSTER, **trained, calibration=[str(file)]).points
+    assert eight.open and eight.interval_s[0] < 64 / 30.04 < eight.interval_s[1]
+    (four,) = resnetx.predict(**CLUSTER, **trained | {"gpus": 4}, calibration=[str(file)]).points
+    assert four.images_per_s == pytest.approx(57.34) and not four.open

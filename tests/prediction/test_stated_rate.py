@@ -128,8 +128,8 @@ def test_nine_of_ten_steps_that_hosts_limit_lie_in_the_interval_of_what_a_host_t
         if level and of.framework is None and of.network not in ("alexnet", "vgg16"):
             host = assumed(of.operations, None, of.precision, decoding=of.input == "loader", rating=of.rating)
             inside.append(host.stretched(-1).time_s <= min(level) <= host.stretched(1).time_s)
-    assert len(inside) == 35
-    assert sum(inside) == 32
+    assert len(inside) == 38
+    assert sum(inside) == 33
 
 
 def test_a_host_takes_as_much_longer_as_the_thread_of_its_cpu_is_rated_lower():
@@ -204,7 +204,7 @@ def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
     trainer = [row for row in unseen if row.pair.of.network == "t5-base"]
     others = [row for row in unseen if row.pair.of.network != "t5-base"]
     assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.126, abs=0.001))
-    assert (len(others), errors(others)) == (124, pytest.approx((0.164, 0.548), abs=0.001))
+    assert (len(others), errors(others)) == (147, pytest.approx((0.176, 0.575), abs=0.001))
 
 
 def test_the_gpus_fixed_part_is_not_certain_outside_the_known_batches():
