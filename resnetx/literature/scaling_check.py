@@ -212,7 +212,7 @@ class ScalingCase:
         )
         rating = host_step.rated(self.point.deployment.system)
         host = assumed(host_step.operations_of(of.layers), self.point.setting.loop, of.precision, rating=rating)
-        step = compute.launched_by_roofline(modelled, of.layers, images, host)
+        step = compute.launched_by_roofline(modelled, of.layers, images, host, roofline.peak_FLOPps(gpu, of.precision))
         return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))
 
     def by_others(self) -> "ScalingCase":
@@ -375,7 +375,8 @@ class BatchPair:
             rating=self.of.rating,
         )
         rates = StatedRates(tuple(self.known.items()), "stated", self.of.source, error=0.0)
-        return rates.step(self.batch, host, self.of.fixed_s, decoded=decoding)
+        times = rates.times_modelled(self.batch, host, self.of.modelled_s) if self.of.table else 1.0
+        return rates.step(self.batch, host, self.of.fixed_s(times), decoded=decoding)
 
 
 @dataclass(frozen=True)

@@ -486,7 +486,8 @@ def _one_gpu() -> Iterator[TrainingRow]:
         if not entry.updated:
             modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(host_step.operations_of(table), entry.framework, entry.precision)
-        step = compute.launched_by_roofline(modelled, table, rate.batch_size, host)
+        peak_FLOPps = roofline.peak_FLOPps(entry.part, entry.precision)
+        step = compute.launched_by_roofline(modelled, table, rate.batch_size, host, peak_FLOPps)
         what = f"{entry.network}, batch {rate.batch_size}, {entry.precision}"
         made = _of_one(UNRATED, ONE_GPU, entry.source, entry.gpu, what, rate.batch_size, step, rate.images_per_s)
         rival = by_peak(
@@ -504,7 +505,8 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
         if not of.updated:
             modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(host_step.operations_of(of.table), None, of.precision)
-        step = compute.launched_by_roofline(modelled, of.table, rate.batch_size, host)
+        peak_FLOPps = roofline.peak_FLOPps(gpu, of.precision)
+        step = compute.launched_by_roofline(modelled, of.table, rate.batch_size, host, peak_FLOPps)
         group = f"{ONE_TRANSFORMER}: {_UNITS[roofline.computing_unit(gpu, of.precision)]}"
         tokens = rate.batch_size * of.seq
         made = _of_one(

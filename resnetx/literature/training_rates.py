@@ -16,8 +16,9 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, gpu_named, load, parts_table
 from resnetx.loading import own_yaml
-from resnetx.prediction.host_step import MODULE, OPERATIONS, GPU_OPERATION_s, rated
-from resnetx.prediction.roofline import HALF, of_parameters_s
+from resnetx.prediction import roofline
+from resnetx.prediction.host_step import MODULE, OPERATIONS, GPU_OPERATION_s, filling, rated
+from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import StagedClass
 from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
@@ -336,6 +337,7 @@ class CountedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     layers: int
     counted: str  # on which implementation
+    name: str | None = None  # torchvision's, where it has another
     operations: int | None = None  # that PyTorch launches in both passes; null: as of so many modules of a ResNet
     parameters: int | None = None  # null: not counted
 
@@ -386,21 +388,43 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def table(self) -> list[Layer] | None:
-        """The layers of torchvision's network of this name, at the usual size; None: none is kept."""
-        return tables.kept(choices.Torchvision(name=self.network, classes=1000), tables.USUAL_SIZE)
+        """The layers of torchvision's network of this name; None: none is kept."""
+        return tables.kept(self._model, self.image_size)
+
+    @property
+    def image_size(self) -> int:
+        """Of the images whose table is kept."""
+        return tables.kept_image_size(self._model) or tables.USUAL_SIZE
+
+    @property
+    def _model(self) -> choices.Torchvision:
+        return choices.Torchvision(name=self.counted.name or self.network, classes=1000)
 
     @property
     def operations(self) -> float:
         return self.counted.launched
 
     @property
-    def fixed_s(self) -> float:
-        """What a step takes its GPU whatever the batch, as `predict` has it; parameters not counted take none."""
-        gpu, states = parts_table("gpus").get(self.gpu), _steps_file().sources[self.source].states
+    def part(self) -> GpuSpec:
+        return gpu_named(self.gpu)
+
+    def fixed_s(self, times: float) -> float:
+        """What a step takes its GPU whatever the batch, as `predict` has it; parameters not counted take none.
+
+        `times`: as long as modelled it takes its operations.
+        """
         moved_bytes = BYTES_PER_PARAMETER * (self.counted.parameters or 0)
-        at_once = self.framework is not None
-        parameters_s = of_parameters_s(moved_bytes, gpu, states, at_once) if moved_bytes and gpu else 0.0
-        return self.operations * GPU_OPERATION_s + parameters_s
+        states, at_once = _steps_file().sources[self.source].states, self.framework is not None
+        peak_FLOPps = (roofline.peak(self.part, self.precision or "fp32") or self.part.fp32_FLOPps).value
+        operations_s = self.operations * GPU_OPERATION_s * filling(peak_FLOPps)
+        return times * operations_s + roofline.of_parameters_s(moved_bytes, self.part, states, at_once)
+
+    def modelled_s(self, batch: int) -> float:
+        """What a roofline without its publisher says that a step of a network whose table is kept takes its GPU."""
+        assert self.table is not None
+        precision = self.precision or "fp32"
+        model = roofline.fitted_without(self.part, self.whose, self.table, precision)
+        return roofline.modelled_step(model, self.table, self.image_size, batch, self.part, precision).compute_s
 
     @property
     def framework(self) -> str | None:

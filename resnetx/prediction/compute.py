@@ -134,7 +134,8 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     states, graph, _ = trained
     if workload.rates is None:
         modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, *trained)
-        step = launched_by_roofline(modelled, layers, images, _launches(point, layers)[0])
+        peak_FLOPps = roofline.peak_FLOPps(gpu, workload.precision, clock_Hz)
+        step = launched_by_roofline(modelled, layers, images, _launches(point, layers)[0], peak_FLOPps)
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
     if CPU in gpu.product_names:
@@ -154,14 +155,16 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
     decoded = isinstance(workload.request.input, TorchvisionInput)
-    fixed_s = [_fixed_s(modelled, layers, gpu, point.setting.loop, states)]
-    if graph:  # of which one GPU has told
-        fixed_s.insert(0, host_step.operations_of(layers) * host_step.GRAPH_OPERATION_s + modelled.step.update_s)
-    steps = [
-        workload.rates.step(images, host, of_gpu_s, bounds_s, decoded).of_part(point.parts)
-        for host in launches
-        for of_gpu_s in fixed_s
-    ]
+
+    def alone_s(batch: int) -> float:
+        return of_roofline(layers, image_size, batch, precision, gpu, clock_Hz, *trained).step.compute_s
+
+    steps, in_graphs = [], point.setting.loop is not None
+    for host in launches:
+        times = workload.rates.times_modelled(images, host, alone_s) if bounds_s and _is_counted(layers) else 1.0
+        for at_once in dict.fromkeys([graph or in_graphs, in_graphs]):
+            fixed_s = _fixed_s(modelled, layers, gpu, precision, at_once, states, times)
+            steps.append(workload.rates.step(images, host, fixed_s, bounds_s, decoded).of_part(point.parts))
     return _of_rates(workload.rates, images, modelled, steps, unit, bounds_s)
 
 
@@ -208,23 +211,40 @@ def side(
     states: int = 1,
 ) -> RatedSide:
     """One of the two GPUs of a rescaled rate; `modelled`: its part of the step by the roofline alone."""
-    fixed_s = _fixed_s(modelled, layers, gpu, loop, states)
+    fixed_s = _fixed_s(modelled, layers, gpu, precision, loop is not None, states)
     return RatedSide(gpu, precision, modelled.step.compute_s, modelled.best, fixed_s, host)
 
 
-def launched_by_roofline(modelled: Compute, layers: Sequence[Layer], images: int, host: HostStep) -> LaunchedStep:
+def launched_by_roofline(
+    modelled: Compute, layers: Sequence[Layer], images: int, host: HostStep, peak_FLOPps: float
+) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
-    fixed_s = host_step.operations_of(layers) * host_step.GPU_OPERATION_s + modelled.step.update_s
+    operations_s = host_step.operations_of(layers) * host_step.GPU_OPERATION_s * host_step.filling(peak_FLOPps)
+    fixed_s = operations_s + modelled.step.update_s
     return launched(images, modelled.step.compute_s, fixed_s, host, (modelled.best, modelled.error))
 
 
-def _fixed_s(modelled: Compute, layers: Sequence[Layer], gpu: GpuSpec, loop: str | None, states: int) -> float:
+def _is_counted(layers: Sequence[Layer]) -> bool:
+    """Whether what its layers do is known, and not only how many they are."""
+    return all(layer.kind != host_step.MODULE for layer in layers)
+
+
+def _fixed_s(
+    modelled: Compute,
+    layers: Sequence[Layer],
+    gpu: GpuSpec,
+    precision: str,
+    at_once: bool,
+    states: int,
+    times: float = 1.0,
+) -> float:
     """What a step takes a GPU whatever its batch: starting operations, and moving parameters.
 
-    Frameworks that launch graphs (`loop`) update them at once.
+    `at_once`: they are updated so, as in graphs. `times`: as long as modelled it takes its operations.
     """
-    parameters_s = roofline.of_parameters_s(sum(modelled.step.gradient_bytes), gpu, states, at_once=loop is not None)
-    return host_step.operations_of(layers) * host_step.GPU_OPERATION_s + parameters_s
+    parameters_s = roofline.of_parameters_s(sum(modelled.step.gradient_bytes), gpu, states, at_once)
+    operation_s = host_step.GPU_OPERATION_s * host_step.filling(roofline.peak_FLOPps(gpu, precision))
+    return parameters_s + times * operation_s * host_step.operations_of(layers)
 
 
 def _launches(point: Point, layers: Sequence[Layer]) -> list[HostStep]:
@@ -383,7 +403,7 @@ def of_roofline(
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
     model = roofline.fitted(gpu, layers, precision)
     if graph:
-        model = msgspec.structs.replace(model, operation_s=min(model.operation_s, host_step.GRAPH_OPERATION_s))
+        model = msgspec.structs.replace(model, operation_s=min(model.operation_s, host_step.GPU_OPERATION_s))
     return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states, channels_last)
 
 

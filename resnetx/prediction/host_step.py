@@ -72,13 +72,11 @@ AUTOCAST = 1.2  # times as long: tensors are cast
 # Of it, of frameworks that launch a graph as a whole, chosen on hosts rated 2,141 and 2,145 (DGX-1, DGX A100). The 13
 # pairs of such loops would have 0.4 (9 % off, 10 with 0.5), MXNet's 32 would have 0.6 (14, 15).
 GRAPH, GRAPH_RATED = 0.5, 2143.0
-# Of the GPU, for each operation, whatever the batch: it has to be started, and filled. Of 6 to 16 us the one with the
-# least error over 152 steps at an eighth of a batch, as many as were known then, and 103 of one batch on several GPUs
-# (10 to 14 without a machine).
-GPU_OPERATION_s = 12e-6
-# The same of a step that is a CUDA graph, whose kernels follow each other without a host: ResNet-50 in bf16 on one H100
-# takes 5.0 ms for 8 images and 10.1 for 32 (`results/h100/one-gpu-rest`), 6 to 8 us an operation.
-GRAPH_OPERATION_s = 7e-6
+# Of the GPU, for each operation, whatever the batch: it has to be started, and filled, which takes a slow GPU longer,
+# twice as long where its peak is 22 TFLOP/s. The two with the least error over 220 steps at an eighth of a batch (11 %;
+# chosen without a step's publisher 12 %, one time for all GPUs 14 %). Steps that are CUDA graphs have no other:
+# ResNet-50 in bf16 on one H100 takes 6 to 8 us an operation (`results/h100/one-gpu-rest`).
+GPU_OPERATION_s, FILLED_FLOPps = 8e-6, 22e12
 MOST_FIXED = 0.7  # of the GPU's part of a known step that no smaller batch makes shorter
 MOST_OF_STEP = 0.9  # that the host's part may be of a step that is known: assumed
 LEAST_STEP = 1e-6  # of a step, at best: of no time at all there is no logarithm
@@ -210,6 +208,11 @@ NO_HOST = HostStep(0.0)  # it launches a step in no time, or as a graph
 def longer_s(host_s: float, device_s: float) -> float:
     """The longer of the two, softly."""
     return float((host_s**NORM + device_s**NORM) ** (1 / NORM))
+
+
+def filling(peak_FLOPps: float) -> float:
+    """How many times GPU_OPERATION_s an operation takes a GPU of such a peak rate at any batch."""
+    return 1 + FILLED_FLOPps / peak_FLOPps
 
 
 def operations_of(layers: Iterable[Layer]) -> float:

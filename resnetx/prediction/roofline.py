@@ -5,7 +5,7 @@
 A pass (forward or backward) over one layer takes
 
     FLOP / (matmul_efficiency x peak) + memory_slowness x bytes / (MEMORY_EFFICIENCY x memory bandwidth)
-    + operations x operation_s
+    + operations x operation_s x (1 + FILLED_FLOPps / peak)
 
 Both add up: with the larger of the two alone, rates of publishers left out are further off. In fp32, convolutions with
 square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's algorithm does 3x3 ones with
@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
-from resnetx.prediction.host_step import GPU_OPERATION_s, operations_of
+from resnetx.prediction.host_step import GPU_OPERATION_s, filling, operations_of
 from resnetx.prediction.step import HashedTuple, Step
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -54,7 +54,7 @@ Clocked = tuple[GpuSpec, str, float | None]  # a GPU at a precision and a clock;
 # What passes take at least on a GPU, arrays of one shape: computing at the peak rate; what they read and write; whether
 # Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention; whether images
 # are stored in a way that its convolution is not made for; how many times the peak in fp32 that of its product is; the
-# operations that are launched.
+# operations that are launched, each as many times as it takes longer than where the peak has no limit.
 LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags, Floats, Floats]
 
 ALL = "all"  # the fit to all generations of GPUs
@@ -434,7 +434,7 @@ def least_times(work: LayerWork, batch_size: int, on: Clocked, channels_last: bo
         np.broadcast_to(work.attention, shape),
         np.broadcast_to(work.convolution & (precision in HALF and not channels_last), shape),
         np.where((work.flop > 0) & ~work.depthwise & (not in_fp32), gain, 1.0),
-        np.broadcast_to(work.operations, shape),
+        np.broadcast_to(work.operations * filling(peak_FLOPps(*on)), shape),
     )
 
 

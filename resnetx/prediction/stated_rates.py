@@ -27,11 +27,11 @@ from resnetx.workloads.counts import Layer
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed
 # Of a batch whose rate is not known, for each root of an octave to the nearest that is, beside what the host's part may
-# be: between others; between others where the loop waits; outside of them, or where images are decoded on the host,
-# whose loader may be the limit of some batches and not of others. Chosen by the score of the intervals of 397 batches
-# between two others and 152 at an eighth of one (`scaling_check`), of which they held 90 and 93 %; chosen without its
-# own machine, 89 and 92 %. Of today's 533 and 220 they hold 88 and 90 %.
-BETWEEN, WAITED, OUTSIDE = 0.045, 0.08, 0.13
+# be: between others; between others where the loop waits, or where images are decoded on the host, whose loader may be
+# the limit of some batches and not of others; outside of them. Chosen by the score of the intervals of 397 batches
+# between two others and 220 at an eighth of one (`scaling_check`), of which they held 90 and 94 %; without any one
+# machine 0.08 or 0.09 has the best score for the last, and 92 % inside. Of today's 533 they hold 88 %.
+BETWEEN, WAITED, DECODED, OUTSIDE = 0.045, 0.08, 0.13, 0.10
 # Outside of them, of the GPU's part that is there at any batch: an RTX PRO 6000 has none, a B200 1.5 times what is
 # assumed of any GPU.
 FIXED = (0.0, 1.5)
@@ -44,7 +44,7 @@ DEARER = 1.15
 LEVEL_BATCHES, LEVEL = 2.0, 1.3
 # A step of no more than so many times what a host is assumed to take is its host's, and one of so many times its batch
 # the GPU's: between such a line is too slow. Of 251 published triples with prepared input it errs by 8.7 %, the curve
-# by 2.6 % (`tests/prediction/test_stated_rate.py`).
+# by 3.1 % (`tests/prediction/test_stated_rate.py`).
 HOSTS, FAR = 1.5, 6.0
 
 
@@ -111,6 +111,14 @@ class StatedRates:
             shortest_s = images / its_rate / DEARER if images < smallest else LEAST_STEP * time_s
             step = step.ending(shortest_s, images / rate * DEARER if images > largest else inf)
         return step if modelled_s is None else self._bounded(step, images, *modelled_s)
+
+    def times_modelled(self, images: int, host: HostStep, modelled_s: Callable[[int], float]) -> float:
+        """How many times as long as `modelled_s` says of its batch the GPU takes of the nearest known step."""
+        batch, rate = self._nearest(images)
+        return self._host(host).within(batch / rate).device_s(batch / rate) / modelled_s(batch)
+
+    def _nearest(self, images: int) -> tuple[int, float]:
+        return min(self.by_batch, key=lambda known: abs(math.log(known[0] / images)))
 
     def _is_between(self, images: int) -> bool:
         return self.by_batch[0][0] < images < self.by_batch[-1][0]
@@ -187,7 +195,7 @@ class StatedRates:
 
     def _parts(self, images: int, host: HostStep, fixed_s: float) -> tuple[float, float, HostStep]:
         """(of the GPU, whatever the batch; of the GPU, for each image; the host's), by the nearest known batch."""
-        batch, rate = min(self.by_batch, key=lambda known: abs(math.log(known[0] / images)))
+        batch, rate = self._nearest(images)
         host = host.within(batch / rate)
         device_s = host.device_s(batch / rate)
         fixed_s = min(fixed_s, MOST_FIXED * device_s)
@@ -199,7 +207,7 @@ class StatedRates:
         if images in batches:
             return self.error
         octaves = min(abs(math.log2(images / batch)) for batch in batches)
-        between = OUTSIDE if decoded else WAITED if waits else BETWEEN
+        between = DECODED if decoded else WAITED if waits else BETWEEN
         shape = between if self._is_between(images) else OUTSIDE
         return math.hypot(self.error, shape * math.sqrt(octaves))
 

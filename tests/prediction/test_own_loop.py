@@ -124,13 +124,13 @@ def test_a_step_launches_as_many_operations_as_pytorch_dispatches(name):
 
 
 def test_a_rate_at_a_batch_that_the_host_limits_says_little_of_the_gpu():
-    """25.6 ms at batch 8, of which launching takes 22.9 or more: it left 20 ms to the GPU, and 208 ms at 128 images."""
+    """25.6 ms at batch 8, of which launching takes 22.9 or more: it may leave a long time to the GPU, or hardly any."""
     computed = step(128, KnownRates("rate=", None, runs=(EIGHT,)).of(REQUEST, 128))
     assert holds(computed, MEASURED_s)
     assert MEASURED_s < computed.step.compute_s < 2.6 * MEASURED_s  # no longer than the roofline says
     assert not holds(computed, MEASURED_s / 2)
     assert "no longer than a roofline says" in computed.note
-    assert holds(computed, 0.208)
+    assert holds(computed, 5 * MEASURED_s)
 
 
 def test_a_rate_at_a_batch_that_the_gpu_limits_says_all_of_it():
@@ -172,11 +172,20 @@ def test_between_a_step_of_the_host_and_one_of_the_gpu_no_fixed_time_of_the_gpu_
 
 
 def test_a_graph_is_as_short_at_small_batches_as_one_h100_measured():
-    """From the eager rate at 256 images; what a graph's operation takes was chosen on these two, and both ends hold."""
+    """From the eager rate at 256 images; an operation takes as long as where a host launches it."""
     for images, folder in ((8, "resnet50_b8_g1_4e5e4437_r1"), (32, "resnet50_b32_g1_ba395de9_r1")):
         measured_s = images / run(f"results/h100/one-gpu-rest/{folder}").images_per_s
         computed = step(images, rate_of(FULL), graph=True)
         assert computed.step.compute_s == pytest.approx(measured_s, rel=0.1)
         assert holds(computed, measured_s)
-        assert computed.error > 0.4  # on other GPUs an operation may take what it takes where a host launches it
+        assert computed.error > 0.2
         assert holds(step(images, graph=True), measured_s)
+
+
+@pytest.mark.parametrize(("images", "measured_ms"), [(1, 50.233), (2, 56.13), (4, 71.465), (8, 105.381)])
+def test_graphs_of_a_v100_are_as_short_as_published(images, measured_ms):
+    """pytorch/benchmark, pull request 706: ResNet-50 in fp32, three steps with Adam, from the rate of 64 images."""
+    words = {"systems": "dgx1-v100", "gpus": 1, "model": "torchvision", "model.name": "resnet50", "graph": True}
+    (point,) = resnetx.predict(**words, batch_size=images, rate={64: 3 * 64 / 0.562029}).points
+    shortest_s, longest_s = point.interval_s
+    assert shortest_s < measured_ms / 3e3 < longest_s
