@@ -252,6 +252,8 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
     if _is_ours(path):
         return sealing.read(path, Trace)
     stated = {"batch_size": batch_size, "device": device}
+    if path.suffix == ".py":
+        raise ConfigError(f"{path}: a program, and no trace; a model that it builds is model=python model.file={path}")
     if batch_size is None or device is None:
         missing = " and ".join(f"{key}=" for key, value in stated.items() if value is None)
         raise ConfigError(

@@ -84,6 +84,7 @@ def test_every_verb_is_tried():
         (["bench", "--import", "--dry-run", "bench.txt"], "--import --dry-run: expected one of them"),
         (["bench", "collective=5xs", "--dry-run"], "collective=5xs: no collective has that name"),
         (["bench", "gpus=1", "--dry-run"], "gpus=1: one rank has no peer"),
+        (["predict", "gx8", __file__], "a program, and no trace; a model that it builds is model=python model.file="),
         (["bench", "gpus=2", "lab.system=gx9", "--dry-run"], "lab.system=gx9: no system has that name"),
         (["train", "gpus=16", "lab.system=gx8", "input=synthetic", "--dry-run"], "gpus=16: gx8 in the lab has 8 ranks"),
         (["train", "--dry-run", "--cfg", "job"], "--dry-run --cfg: expected one of them"),
