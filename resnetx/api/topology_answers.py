@@ -573,12 +573,12 @@ def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
         rings=[list(ring.order) for ring in rings],
         ring_Bps=[ring.bandwidth_Bps for ring in rings],
         calibration=None if plan.calibration is None else plan.calibration.source,
-        explanation=[*explained(plan, size_bytes), error.text],
-        error=error.mean if error.known else None,
-        error_q90=error.q90 if error.known else None,
+        explanation=[*explained(plan, size_bytes), how_sure(plan, size_bytes)],
+        error=error.mean if error.known and error.mean_counted and not is_open else None,
+        error_q90=error.q90 if error.known and not is_open else None,
         error_source=error.source,
         interval_s=_interval_s(plan, size_bytes, error),
-        open=closing_command(plan, size_bytes) if is_open else "",
+        open=_closing(plan, size_bytes) if is_open else "",
     )
 
 
@@ -622,6 +622,7 @@ def told(plan: CollectivePlan, law: StagedPaths, how: str) -> CollectivePlan:
         law.error,
         from_bytes=min(TOLD_BYTES),
         faster=law.faster,
+        mean_counted=False,
     )
     limited = tuple(replace(algorithm, limit=law.link) for algorithm in plan.algorithms)
     return replace(plan, algorithms=limited, calibration=calibration)
@@ -631,7 +632,29 @@ def explained(plan: CollectivePlan, size_bytes: int) -> list[str]:
     """Why a size costs what it costs; of an open one, what decides."""
     if not _is_open(plan, error_of(plan, size_bytes)):
         return plan.explain(size_bytes)
-    return [*plan.why(size_bytes), f"Open: `{closing_command(plan, size_bytes)}` decides."]
+    closing = _closing(plan, size_bytes)
+    return [*plan.why(size_bytes), *[f"Open: `{closing}` decides."] * (closing != LAUNCH_TOLD)]  # why says that one
+
+
+LAUNCH_TOLD = "launch_mode="
+
+
+def stated_error(plan: CollectivePlan, size_bytes: int) -> MeasuredError:
+    """The error of a size; of two ends by who starts the GPUs that of either, which is known once it is told."""
+    error = error_of(plan, size_bytes)
+    return error_of(plan.launched_by("one-process"), size_bytes) if error.launch_open else error
+
+
+def how_sure(plan: CollectivePlan, size_bytes: int) -> str:
+    """The same in words."""
+    told = f"With {LAUNCH_TOLD} told: " * error_of(plan, size_bytes).launch_open
+    return told + stated_error(plan, size_bytes).text
+
+
+def _closing(plan: CollectivePlan, size_bytes: int) -> str:
+    """What determines an open size: the setting, where that is enough, or a bench."""
+    by_setting = error_of(plan, size_bytes).launch_open and not _is_open(plan, stated_error(plan, size_bytes))
+    return LAUNCH_TOLD if by_setting else closing_command(plan, size_bytes)
 
 
 def closing_command(plan: CollectivePlan, size_bytes: int) -> str:

@@ -164,7 +164,7 @@ class StatedRates:
                 if curve is None:
                     return line_s
                 curve_s, octaves = curve(images), math.log2(high / low)
-                return curve_s * (line_s / curve_s) ** (1 / octaves)
+                return curve_s * math.pow(line_s / curve_s, 1 / octaves)
         fixed_s, image_s, host = self._parts(images, host, fixed_s)
         return host.step_s(fixed_s + image_s * images)
 

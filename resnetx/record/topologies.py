@@ -101,7 +101,7 @@ class CollectiveCost(RecordPart, frozen=True):
     error_source: str | None = None  # of what, or why it is not known
     launch_mode: str | None = None  # process-per-gpu, one-process; null: not told
     interval_s: list[float] | None = None  # that 90 % lie within; of machines never measured, as wide as on all others
-    open: str = ""  # the command whose measurement determines the time; "": it is determined
+    open: str = ""  # the command, or "launch_mode=", the setting, that determines the time; "": it is determined
 
 
 class GpuChoice(RecordPart, frozen=True):

@@ -472,8 +472,10 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
         assert told["launch_mode"] == mode and not any(line.startswith("Open") for line in told["explanation"])
     assert ends["one-process"] > 1.5 * ends["process-per-gpu"]
     low_s, high_s = untold["interval_s"]
-    assert low_s < ends["process-per-gpu"] < untold["time_s"] < ends["one-process"] < high_s
-    assert untold["launch_mode"] is None
+    assert low_s < ends["process-per-gpu"] < ends["one-process"] < high_s
+    assert untold["time_s"] is untold["busbw_Bps"] is untold["error"] is untold["launch_mode"] is None
+    assert untold["open"] == "launch_mode=" and told["open"] == ""
+    assert untold["explanation"][-1].startswith("With launch_mode= told: Off by ")
     assert "Open: 18 us with a process for each GPU, 38 us if one starts all;" in " ".join(untold["explanation"])
     text = (system.CONFIGS / "system" / "dgx-a100.yaml").read_text(encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(
@@ -482,6 +484,22 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     assert objects(f"systems=[{tmp_path / 'mine.yaml'}]", *words)[0]["time_s"] == ends["one-process"]
     assert run("systems=dgx-a100", "launch_mode=one-process")[0] == 2  # no collective is asked for
     assert run("systems=dgx-a100", "collective=allreduce", "library=gloo", "launch_mode=one-process")[0] == 2
+
+
+def test_a_size_has_a_point_where_who_starts_the_gpus_matters_little_or_was_measured(objects, run, tmp_path):
+    words = ["mi300x", "collective=allreduce"]
+    screen = " ".join(run(*words, "size=1KiB")[1].split())
+    assert "takes 9 to 72 us (open), limited" in screen and "sure: with launch_mode= told, such times are" in screen
+    screen = run(*words, "size=1KiB,64MiB")[1]
+    assert " 1 KiB        ?     9 to 72" in screen and "64 MiB      430  390 to 480" in screen
+    assert "?: open until launch_mode= is told." in screen
+    (middle,) = objects(*words, "size=16MiB")  # 1.2 times as long by one process
+    assert middle["time_s"] and not middle["open"]
+    points = "points:\n  - {size: 1KiB, time_us: 20}\n  - {size: 1MiB, time_us: 70}\n"
+    (tmp_path / "own.yaml").write_text(f"source: typed in by a test\n{points}", encoding="utf-8")
+    (own,) = objects(*words, "size=1KiB", f"calibration={tmp_path / 'own.yaml'}")
+    assert own["time_s"] == pytest.approx(20e-6) and not own["open"]
+    assert not any(line.startswith("Open") for line in own["explanation"])
 
 
 def test_a_ladder_of_another_start_speaks_where_starting_gpus_matters_little(objects):
@@ -622,6 +640,9 @@ def test_a_box_without_peers_whose_class_is_not_told_has_two_ends_and_no_point(r
     assert untold["interval_s"][0] <= own["interval_s"][0] < shared["interval_s"][0]
     low_s, high_s = shared["interval_s"]  # a third box moved messages 2.5 times as fast (`StagedPaths.faster`)
     assert shared["time_s"] / low_s == pytest.approx(2.5) and high_s / shared["time_s"] == pytest.approx(exp(0.32))
+    assert shared["error"] is None and shared["error_q90"] == pytest.approx(0.32)  # no mean was counted
+    assert "sure: 90% within 32%, or 2.5 times as fast: 30 rates" in run(*asked[:-1], "staged=shared")[1]
+    assert "off" not in shared["explanation"][-2] and shared["explanation"][-1].startswith("90% within 32%, or")
     assert untold["open"].startswith("resnetx bench ") and untold["open"].endswith(" transport=host")
     assert "?" in run("gce-k80x8,dgx1-p100")[1]
 

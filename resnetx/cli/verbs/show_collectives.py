@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from resnetx.api.drawings import distinct, gpu_ids, rings_of
 from resnetx.api.topology_answers import (
     COSTS,
+    LAUNCH_TOLD,
     Ranking,
     collective_cost,
     explained,
+    how_sure,
     place_of,
+    stated_error,
 )
 from resnetx.cli import show
 from resnetx.interconnect.collectives.collective_errors import error_of, table
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
     rows = [collective_cost(plan, size) for size in sizes]
-    show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan))
+    show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan), _untold(rows[:-1]))
     if show.everything():
         _explanation(plan, sizes[-1])
         return
@@ -38,24 +41,30 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     show.more(MORE)
 
 
+def _untold(costs: Sequence[CollectiveCost]) -> str:
+    return f"?: open until {LAUNCH_TOLD} is told." * any(cost.open == LAUNCH_TOLD for cost in costs)
+
+
 Priced = tuple[CollectivePlan, CollectiveCost]
+_OTHERS = ", counted on other kinds of machines"
 MORE = "rings, algorithms, what else it would take: --all"
 
 
 def _sure(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """Of the largest size."""
-    error = error_of(plan, sizes[-1])
+    error, by_launch = stated_error(plan, sizes[-1]), error_of(plan, sizes[-1]).launch_open
     alike = len({error_of(plan, size_bytes).q90 for size_bytes in sizes}) == 1
     off = f"{'such times' if alike else f'times of {size_text(sizes[-1])}'} are off by "
+    told = f"with {LAUNCH_TOLD} told, " * by_launch
     text = error.text.removeprefix("Error ").replace("Off by ", off, 1)
-    mean, whose = (f"{off}{error.mean:.1%}, ", "") if error.known else ("", ", counted on other kinds of machines")
-    brief = f"sure: {mean}90% within {error.q90:.1%}{whose}.{error.flow_text}"
-    said = f"sure: {text}"
+    mean, whose = (f"{off}{error.mean:.1%}, " * error.mean_counted, "") if error.known else ("", _OTHERS)
+    brief = f"sure: {told}{mean}90% within {error.q90:.1%}{whose}.{error.flow_text}"
+    said = f"sure: {told}{text}"
     show.say(said, indent=2, brief=brief if error.points else "sure: not known.")
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
-    for sentence in (*explained(plan, size_bytes), error_of(plan, size_bytes).text):
+    for sentence in (*explained(plan, size_bytes), how_sure(plan, size_bytes)):
         show.say(sentence)
     for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
         show.say(f"  {name}: {' '.join(map(str, ring.order))}, {in_GBps(rate_Bps)}", indent=2)
@@ -94,14 +103,15 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
     first = plans[0]
     title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else ""
     crossed = [] if show.everything() else _crossed([cost for _, cost in rows])
+    untold = _untold([cost for _, cost in rows])
     if crossed:
-        note = "GB/s: bus bandwidth. Intervals: --all."
+        note = f"GB/s: bus bandwidth. Intervals: --all. {untold}".strip()
         show.listing(crossed, sorted({_key(cost) for _, cost in rows}), note=note, keep=lambda key: key[0] == sizes[-1])
     else:
         columns: list[Column[Priced]] = [column.of(lambda row: row[1]) for column in COSTS]
         columns.insert(_AT_NETWORK, Column("network", lambda row: row[0].system.network or ""))
         named = _named(rows, sizes[-1])
-        show.listing(columns, rows, title, keep=lambda row: row in named)
+        show.listing(columns, rows, title, untold, keep=lambda row: row in named)
     for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
         if show.everything():
             show.say()

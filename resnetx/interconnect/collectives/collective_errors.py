@@ -48,6 +48,7 @@ NO_PEERS_ERROR = log(6.9 / 0.8)
 # From end to end of an interval, beyond which a point says nothing. Of published figures, each machine left out, three
 # in four are within a factor of 1.5 of the point where the interval spans 4 to 8; of those that span more, 0 of 20.
 OPEN_SPAN = 8.0
+LAUNCHES_OPEN = 1.5  # times as long if one process starts all GPUs, beyond which nobody gets the middle
 SOCKET_ERROR = log(10) / 2  # `rings.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 
 Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
@@ -69,6 +70,8 @@ class MeasuredError:
     held_out: bool = False  # of points that calibrate the plan, each predicted from the others
     one_flow: float = 0.0  # ln of how many times as long it takes if a TCP flow carries less than its network
     faster: float = 0.0  # ln of how many times as short it may be, where that is more than `q90`
+    mean_counted: bool = True  # false: only what 90 % are within was
+    launches: float = 0.0  # ln of how many times as long one process takes as one for each GPU, where neither is told
 
     @property
     def fastest(self) -> float:
@@ -92,8 +95,17 @@ class MeasuredError:
 
     @property
     def open(self) -> bool:
-        """Whether its interval is so wide that there are two ends and no point; of what calibrates it has one."""
-        return bool(self.points) and not self.held_out and is_open((self.q90 + self.slowest) / 2)
+        """Whether there are two ends and no point: its interval is wide, or who starts the GPUs decides.
+
+        Of what calibrates there is one.
+        """
+        too_wide = is_open((self.q90 + self.slowest) / 2) or self.launch_open
+        return bool(self.points) and not self.held_out and too_wide
+
+    @property
+    def launch_open(self) -> bool:
+        """Whether who starts the GPUs is not told, and makes a difference that leaves no point between."""
+        return exp(self.launches) > LAUNCHES_OPEN
 
     @property
     def flow_text(self) -> str:
@@ -105,10 +117,11 @@ class MeasuredError:
         """A sentence for results."""
         if not self.points:
             return f"Error not known: {self.source}."
-        if not self.known:
-            return f"90% within {self.q90:.0%}: {self.source}.{self.flow_text}"
-        of = "each left out of the fit, of" if self.held_out else "mean of"
         or_faster = f", or {exp(self.faster):.1f} times as fast" * (self.faster > self.q90)
+        if not (self.known and self.mean_counted):
+            points = f"{self.points} " * self.known
+            return f"90% within {self.q90:.0%}{or_faster}: {points}{self.source}.{self.flow_text}"
+        of = "each left out of the fit, of" if self.held_out else "mean of"
         off = f"Off by {self.mean:.1%} ({of} {self.points} {self.source})"
         return f"{off}, 90% within {self.q90:.1%}{or_faster}.{self.flow_text}"
 
@@ -279,6 +292,7 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
             calibration.source,
             held_out=True,
             faster=calibration.faster,
+            mean_counted=calibration.mean_counted,
         )
         return _at_least(held_out, _launch_q90(plan, size_bytes) if calibration.elsewhere else 0.0)
     if calibration is None and plan.no_peers:
@@ -288,7 +302,8 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     error = _by_one_error(place_of(place[1]), band) if by_one else _published_error(*place, band)
     error = _at_least(error, _launch_q90(plan, size_bytes))
     spread = plan.launch_spread(size_bytes)
-    error = replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
+    if spread:
+        error = replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread, launches=2 * spread)
     return error if calibration is not None else replace(error, one_flow=_one_flow(plan, size_bytes))
 
 

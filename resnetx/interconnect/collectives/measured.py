@@ -66,6 +66,7 @@ class Calibration:
     held_out_q90: float  # that 90 % of these errors are within
     from_bytes: float = 0.0  # it says nothing of smaller sizes
     faster: float = 0.0  # ln of how many times as fast sizes may be, where that is more than these errors
+    mean_counted: bool = True  # false: only what 90 % are within was
 
     def covers(self, size_bytes: float) -> bool:
         """Whether it corrects sizes like this."""

@@ -134,8 +134,12 @@ class CollectivePlan:
         return replace(self, algorithms=algorithms, launch_mode=mode)
 
     def launch_spread(self, size_bytes: float) -> float:
-        """ln of what a size takes at most, if nobody told who starts the GPUs, over what is said; 0: it is told."""
-        return 0.0 if self.launch_mode else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
+        """ln of what a size takes at most, if nobody told who starts the GPUs, over what is said; 0: it is known.
+
+        Of sizes that were measured on the machine at hand it is as it was there.
+        """
+        measured = self.calibration is not None and not self.calibration.elsewhere and self.calibration.points > 1
+        return 0.0 if self.launch_mode or measured else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
 
     def launch_decides(self, size_bytes: float) -> bool:
         """Whether who starts the GPUs makes a difference to what the library runs."""
@@ -233,6 +237,8 @@ class CollectivePlan:
         if not calibration.covers(size_bytes):
             return f"Not calibrated at this size, which is below those of {calibration.source}."
         off = f"{calibration.held_out_error:.1%} off what the fit leaves out"
+        if not calibration.mean_counted:
+            off = f"90% within {calibration.held_out_q90:.1%}"
         held_out = off if calibration.judged else "too few to leave any out"
         return f"Calibrated from {calibration.points} points of {calibration.source}; {held_out}."
 
