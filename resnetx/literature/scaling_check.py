@@ -341,7 +341,7 @@ LEAST, MOST = 6.0, 10.7  # of the two batches' ratio: around eight, with as many
 
 @dataclass(frozen=True)
 class BatchPair:
-    """A batch of a series, whose step is predicted, and a larger one with a rate that is given, or two others."""
+    """A batch of a series, whose step is predicted, and another one with a rate that is given, or two others."""
 
     of: StepSeries
     batch: int
@@ -376,7 +376,7 @@ class BatchPair:
         )
         rates = StatedRates(tuple(self.known.items()), "stated", self.of.source, error=0.0)
         times = rates.times_modelled(self.batch, host, self.of.modelled_s) if self.of.table else 1.0
-        return rates.step(self.batch, host, self.of.fixed_s(times), decoded=decoding)
+        return rates.step(self.batch, host, self.of.fixed_s(times), self.of.ends_s(self.batch), decoding)
 
 
 @dataclass(frozen=True)
@@ -397,8 +397,8 @@ class JudgedPair:
         return math.log(self.pair.proportional_s / self.pair.measured_s)
 
 
-def judged() -> list[JudgedPair]:
-    return [JudgedPair(pair, pair.predicted()) for pair in pairs()]
+def judged(larger: bool = False) -> list[JudgedPair]:
+    return [JudgedPair(pair, pair.predicted()) for pair in pairs(larger)]
 
 
 def judged_between() -> list[JudgedPair]:
@@ -408,21 +408,25 @@ def judged_between() -> list[JudgedPair]:
     return [JudgedPair(pair, pair.predicted()) for pair in found if (pair.smaller or 0) < pair.batch < pair.given]
 
 
-def _eightfold(of: StepSeries, batch: int) -> int | None:
-    """The batch that is nearest to eight times this one; None: none is near."""
-    larger = [given for given in of.samples_per_s if LEAST <= given / batch <= MOST]
-    return min(larger, key=lambda given: (abs(math.log(given / batch / 8)), given), default=None)
+def _eightfold(of: StepSeries, batch: int, eighth: bool = False) -> int | None:
+    """The batch that is nearest to eight times this one, or to an eighth; None: none is near."""
+    times = {given: batch / given if eighth else given / batch for given in of.samples_per_s}
+    near = [given for given in times if LEAST <= times[given] <= MOST]
+    return min(near, key=lambda given: (abs(math.log(times[given] / 8)), given), default=None)
 
 
-def pairs() -> Iterator[BatchPair]:
-    """Of each series and batch, the pair whose ratio is nearest to eight; of runs of one thing, the first."""
+def pairs(larger: bool = False) -> Iterator[BatchPair]:
+    """Of each series and batch, the pair whose ratio is nearest to eight; of runs of one thing, the first.
+
+    `larger`: the batch is the larger of the two, and the rate at the smaller is given.
+    """
     seen = set()
     for of in steps_series():
         for batch in of.samples_per_s:
-            key, larger = (of.what, of.source, batch), _eightfold(of, batch)
-            if larger and key not in seen:
+            key, given = (of.what, of.source, batch), _eightfold(of, batch, eighth=larger)
+            if given and key not in seen:
                 seen.add(key)
-                yield BatchPair(of, batch, larger)
+                yield BatchPair(of, batch, given)
 
 
 @dataclass(frozen=True)

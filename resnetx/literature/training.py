@@ -44,6 +44,7 @@ CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
 SMALLER = "one GPU, from its rate at about 8 times the batch"
+LARGER = "one GPU, from its rate at about an eighth of the batch"
 BETWEEN = "one GPU, between its rates at a batch and at about 8 times that"
 STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
@@ -72,6 +73,7 @@ QUESTIONS = (
     ONE_BATCH := "one batch on several GPUs",
     EIGHTH := "one GPU, an eighth of a batch",
     INSIDE := "one GPU, between two batches",
+    EIGHTFOLD := "one GPU, eight times a batch",
     ANOTHER := "a rate of another GPU known",
     PEERS := "several GPUs of one node",
     DECODED := "one node, JPEG files decoded",
@@ -414,10 +416,11 @@ def _of_one(
 
 
 def _steps() -> Iterator[TrainingRow]:
-    """Steps of one GPU at about an eighth of the batch whose rate is given, and between two of which one is that."""
-    for row in (*scaling_check.judged(), *scaling_check.judged_between()):
+    """Of one GPU at about an eighth of the batch whose rate is given, at eight times it, and between two such."""
+    for row in (*scaling_check.judged(), *scaling_check.judged_between(), *scaling_check.judged(larger=True)):
         pair, of = row.pair, row.pair.of
-        question, asked = (EIGHTH, SMALLER) if pair.smaller is None else (INSIDE, BETWEEN)
+        asked = LARGER if pair.given < pair.batch else SMALLER if pair.smaller is None else BETWEEN
+        question = {LARGER: EIGHTFOLD, SMALLER: EIGHTH, BETWEEN: INSIDE}[asked]
         group = f"{asked}: {_LOOPS[of.loop]}, {_FEEDS[of.input]}" + _CHOSEN * (of.source == CHOSEN_ON)
         what = f"{of.network}, batch {pair.batch}, {of.precision or 'precision not stated'}"
         given = ", ".join(f"{rate:g} samples/s at batch {batch}" for batch, rate in pair.known.items())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import exp, inf
 from typing import Literal, get_args
 
 import msgspec
@@ -425,6 +426,14 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         precision = self.precision or "fp32"
         model = roofline.fitted_without(self.part, self.whose, self.table, precision)
         return roofline.modelled_step(model, self.table, self.image_size, batch, self.part, precision).compute_s
+
+    def ends_s(self, batch: int) -> tuple[float, float]:
+        """The shortest and the longest of that in nine cases of ten; of files, whose images may be of any size, any."""
+        precision = self.precision
+        if self.table is None or precision is None or not roofline.peak(self.part, precision) or self.input == "loader":
+            return 0.0, inf
+        error = roofline.fitted_without(self.part, self.whose, self.table, precision).error_on(self.part, precision)
+        return self.modelled_s(batch) * exp(-error), self.modelled_s(batch) * exp(error)
 
     @property
     def framework(self) -> str | None:

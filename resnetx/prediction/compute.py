@@ -153,7 +153,8 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         )
     model_s = modelled.step.compute_s
     ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
-    bounds_s = ends_s if precision == workload.precision else None
+    has_peak = precision == workload.precision
+    bounds_s = ends_s if has_peak else (0.0, math.inf)
     decoded = isinstance(workload.request.input, TorchvisionInput)
 
     def alone_s(batch: int) -> float:
@@ -161,7 +162,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
 
     steps, in_graphs = [], point.setting.loop is not None
     for host in launches:
-        times = workload.rates.times_modelled(images, host, alone_s) if bounds_s and _is_counted(layers) else 1.0
+        times = workload.rates.times_modelled(images, host, alone_s) if has_peak and _is_counted(layers) else 1.0
         for at_once in dict.fromkeys([graph or in_graphs, in_graphs]):
             fixed_s = _fixed_s(modelled, layers, gpu, precision, at_once, states, times)
             steps.append(workload.rates.step(images, host, fixed_s, bounds_s, decoded).of_part(point.parts))
@@ -293,13 +294,13 @@ def _of_rates(
     modelled: Compute,
     steps: Sequence[LaunchedStep],
     unit: Unit,
-    modelled_s: tuple[float, float] | None = None,
+    modelled_s: tuple[float, float] = (0.0, math.inf),
 ) -> Compute:
     """The step that the known rates say, divided as the modelled one; its interval has those of all `steps`."""
     known, *others = steps
     for other in others:
         known = known.reaching(other)
-    is_bounded = modelled_s is not None and known.device_s == modelled_s[1]
+    is_bounded = known.device_s == modelled_s[1]
     by_flop = "" if modelled.source == "roofline" else modelled.note
     compute = replace(
         modelled,

@@ -79,7 +79,7 @@ class StatedRates:
         images: int,
         host: HostStep,
         fixed_s: float,
-        modelled_s: tuple[float, float] | None = None,
+        modelled_s: tuple[float, float] = (0.0, inf),
         decoded: bool = False,
     ) -> LaunchedStep:
         """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch.
@@ -111,7 +111,7 @@ class StatedRates:
         if not smallest <= images <= largest:
             shortest_s = images / its_rate / DEARER if images < smallest else LEAST_STEP * time_s
             step = step.ending(shortest_s, images / rate * DEARER if images > largest else inf)
-        return step if modelled_s is None else self._bounded(step, images, *modelled_s)
+        return self._bounded(step, images, *modelled_s)
 
     def times_modelled(self, images: int, host: HostStep, modelled_s: Callable[[int], float]) -> float:
         """How many times as long as `modelled_s` says of its batch the GPU takes of the nearest known step."""
@@ -128,10 +128,10 @@ class StatedRates:
         """Of more images than a step that may be its host's: the rate hardly says what the GPU takes of it.
 
         The host has what the GPU's part by the roofline leaves of the known step, so that no larger one is shorter.
+        At best it has all that the roofline at its shortest leaves.
         """
         batch, rate = self.by_batch[-1]
-        longest = step.host.stretched(1).within(batch / rate)
-        if images <= batch or longest.time_s < MOST_OF_STEP * batch / rate or step.device_s <= longest_s:
+        if images <= batch or step.host.stretched(1).time_s < MOST_OF_STEP * batch / rate:
             return step
 
         def host(device_s: float) -> HostStep:
@@ -139,9 +139,15 @@ class StatedRates:
             left_s = replace(step.host, time_s=of_known_s).device_s(batch / rate)  # the two parts are alike in it
             return replace(step.host, time_s=max(step.host.time_s, left_s))
 
+        least_s = host(shortest_s).step_s(shortest_s)
+        if step.device_s <= longest_s:
+            if least_s >= step.time_s * (1 - step.faster):
+                return step
+            by_device, by_host = (1 - least_s / step.time_s, step.by_device[1]), (0.0, step.by_host[1])
+            return replace(step, by_device=by_device, by_host=by_host)
         by_roofline = host(longest_s)
         time_s = by_roofline.step_s(longest_s)
-        by_device = (1 - host(shortest_s).step_s(shortest_s) / time_s, max(step.time_s / time_s, 1.0) - 1)
+        by_device = (1 - least_s / time_s, max(step.time_s * (1 + step.slower) / time_s, 1.0) - 1)
         level = by_roofline.time_s * images / longest_s
         return LaunchedStep(longest_s, by_roofline, time_s, by_device, (0.0, 0.0), level)
 
