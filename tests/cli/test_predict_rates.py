@@ -638,3 +638,13 @@ def test_a_larger_batch_with_a_lower_rate_is_said(capsys, whose):
     assert "batch 1,024 has a lower rate than 512 (2,000 for 3,000)" in said
     assert main([*words, f"rate={whose}1024:2990,512:3000"]) == 0  # as alike as rates are known
     assert "lower rate" not in capsys.readouterr().err
+
+
+def test_what_mlperf_logs_is_typed_in(tmp_path, capsys):
+    log = tmp_path / "result_0.txt"
+    log.write_text(':::MLLOG {"key": "run_start", "value": null, "time_ms": 1690000100000}\n')
+    assert main(["predict", str(log), "systems=dgx1-p100"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is of MLPerf: when a job began and ended; give what one GPU does as rate=BATCH:IMAGES/S" in said
+    assert main(["predict", "systems=dgx1-p100", f"rate={log}"]) == 2
+    assert "(rate=32:195,64:219)" in " ".join(capsys.readouterr().err.split())
