@@ -102,6 +102,11 @@ def compared(
     for side in sides:
         if isinstance(side, Path) and observations(side):
             raise ConfigError(f"compare: {side} is an observed job; resnetx explain {_word(a)} {_word(b)} compares two")
+        if isinstance(side, Path) and is_file(side) and side not in benches and not _is_prediction(side):
+            raise ConfigError(
+                f"{side}: a file; expected a folder that `resnetx sweep` has made, or a bench: `resnetx bench "
+                "--import` makes one of what nccl-tests printed"
+            )
         _refuse_mixed(side)
     if len(benches) == 2:
         return _benches(benches[0], benches[1], given)

@@ -70,6 +70,8 @@ def shown_workload(workload: DescribedWorkload, strategy: str = "") -> Answer:
     """What one workload is; with a strategy, what each rank sends."""
     several = {gpus: figure(value) for gpus, value in workload.intensity_per_gpu.items() if gpus != "1"}
     split = f"; split over {_listed(several)} GPUs, {_listed(several.values())} on each" if several else ""
+    if uneven := [gpus for gpus in several if workload.batch_size % int(gpus)]:
+        split += f" in the mean, as {workload.batch_size} do not divide over {_listed(uneven)}"
     return Answer(
         [
             f"{workload.workload}, batch {workload.batch_size}: {figure(workload.intensity)} activations per "

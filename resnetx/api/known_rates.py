@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -133,6 +134,17 @@ class KnownRates:
                 "them one by one, or give the folder of a study that has them all"
             )
 
+    def slower(self) -> str:
+        """What deserves a look: that a larger batch has a lower rate than a smaller one; "" where none has."""
+        stated = [rates for rates in (self.stated, *(each.stated for each in self.named)) if isinstance(rates, tuple)]
+        for (small, fast), (large, slow) in (pair for by_batch in stated for pair in pairwise(by_batch)):
+            if slow < fast * (1 - 2 * RATE_ERROR):
+                return (
+                    f"look: {self.where}: batch {large:,} has a lower rate than {small:,} ({slow:,.4g} for "
+                    f"{fast:,.4g}), as few GPUs have; were both measured alike?"
+                )
+        return ""
+
     def inputs_for(self, workload: Point) -> list[str]:
         """What its runs read that had real images; [] where there are none, or the workload says what is read."""
         if "input" in workload or "study" in workload:
@@ -215,7 +227,10 @@ def _runs(path: Path, where: str) -> Iterable[RunSummary]:
     if where == "rate=":
         raise ConfigError(f"{where}: is empty; expected a number of images/s, rates by batch, or a folder")
     if is_file(path) and path.name != RunFolder(path).record.name:
-        raise ConfigError(f"{where}: expected a number, rates by batch, the record of a run, its folder, or a study's")
+        raise ConfigError(
+            f"{where}: expected a number, rates by batch (rate=32:195,64:219), the record of a run, its folder, or a "
+            "study's; type in what another program's log says one GPU does"
+        )
     if not is_file(path) and not is_folder(path):
         raise ConfigError(f"{where}: neither a number of images/s nor a file or folder; expected e.g. rate=219")
     folder = RunFolder(path.parent if is_file(path) else path)

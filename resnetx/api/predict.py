@@ -248,6 +248,8 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
             workload = {**workload, "input": read}
             inputs = ",".join(read)
             said = f"{known.rates.where}: predicted with input={inputs}, as its runs were; input= sets another"
+        elif known.rates:
+            said = known.rates.slower()
     on = deployments(settings, known)
     if known is not None:
         known.refuse_other_machines(on, settings.devices)
@@ -265,7 +267,7 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     if known is not None:
         known.refuse_other_cases(asked, on, ",".join(settings.calibration_files))
     _refuse_unsaid_messages(settings, asked)
-    _refuse_unread(settings.image_bytes, asked)
+    _refuse_unread(settings, asked)
     _refuse_computing_in_lab(on, asked, settings)
     _refuse_no_server(settings.overlap.parameters, asked)
     _refuse_no_collectives(settings, on, asked)
@@ -396,8 +398,12 @@ def _refuse_no_collectives(settings: PredictSettings, on: Sequence[Deployment], 
     """What says how a library's collectives run is of no use where none are sent, or nothing at all."""
     nothing = all(isinstance(curve.workload.strategy, NoExchange) for curve in wanted)
     measured = any(deployment.measured for deployment in on)
+    library = ",".join(filter(None, settings.library)) or None
+    sockets = any("gloo" in (deployment.library, deployment.described.library) for deployment in on)  # a server's, too
     told: dict[str, object] = {
         "staged": settings.staged,
+        "library": library if nothing or not sockets else None,
+        "transport": settings.transport if nothing and settings.transport != "auto" else None,
         "launch_mode": settings.launch_mode,
         "calibration": ",".join(settings.calibration_files) if measured else None,
         "gradients": settings.gradients if nothing and settings.gradients != "fp32" else None,
@@ -407,6 +413,12 @@ def _refuse_no_collectives(settings: PredictSettings, on: Sequence[Deployment], 
     for name in (name for name, value in told.items() if value is not None and alone):
         strategies = " and ".join(dict.fromkeys(f"strategy={curve.workload.strategy.kind}" for curve in wanted))
         raise ConfigError(f"{name}={told[name]}: is of collectives, and {strategies} has none; leave it out")
+    if nothing and (factors := settings.what_if.bandwidth) and not _reads(wanted):
+        given = ",".join(f"{kind}:{factor:g}" for kind, factor in factors.items())
+        raise ConfigError(
+            f"what_if.bandwidth={given}: nothing is sent with strategy=none, nor read "
+            f"with {_input(wanted)}; leave it out"
+        )
     refuse_no_launch(settings.launch_mode, [deployment.library for deployment in on])
 
 
@@ -452,11 +464,29 @@ def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], 
         raise ConfigError(f"host_time={settings.host_time}: no device waits where replay= stands for it; leave it out")
 
 
-def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> None:
-    """The size of stored images says something only where images are read."""
-    if image_bytes is None:
-        return
+def _refuse_unread(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
+    """The size of stored images, and whether reading waits, say something only where images are read."""
+    told = {
+        "image_bytes": settings.image_bytes,
+        "overlap.input": None if settings.overlap.input else "false",
+        "overlap.host_to_device": None if settings.overlap.host_to_device else "false",
+    }
+    for name in (name for name, value in told.items() if value is not None):
+        if not _reads(wanted, traced=name != "image_bytes"):
+            raise ConfigError(
+                f"{name}={told[name]}: no images are read with {_input(wanted)}; add input=dali, or leave it out"
+            )
+
+
+def _reads(wanted: Sequence[Curve], traced: bool = True) -> bool:
+    """Whether any images are read; `traced`: or a trace may have what reading takes."""
     requests = [curve.workload.request for curve in wanted]
-    if not any(request and isinstance(request.input, Folders) for request in requests):
-        kind = next((request.input.kind for request in requests if request), "synthetic")
-        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")
+    return any(request and isinstance(request.input, Folders) for request in requests) or (
+        traced and any(curve.workload.trace for curve in wanted)
+    )
+
+
+def _input(wanted: Sequence[Curve]) -> str:
+    """The setting of what is read."""
+    requests = (curve.workload.request for curve in wanted)
+    return f"input={next((request.input.kind for request in requests if request), 'synthetic')}"

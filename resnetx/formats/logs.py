@@ -455,6 +455,7 @@ _MARKS = (
         r"|\bmfu:? {0,3}\d|\btokens/s(?:ec)?\b|^\{'loss': ",
         "a program that trains: rates, and no times of layers; give images/s as rate=BATCH:RATE",
     ),
+    (r"^:::MLL(?:OG|v\d)", "MLPerf: when a job began and ended; give what one GPU does as rate=BATCH:IMAGES/S"),
     (r"^fio-\d|\bioengine=\w|\"fio version\"", "fio: a disk"),
     (r"^---- Performance of \w+ on \d+ devices", "DeepSpeed's ds_bench: collectives of torch.distributed"),
     (r"^data_size\(Bytes\)", "hccl_test: collectives of Ascend NPUs"),

@@ -217,6 +217,8 @@ def left_to_the_paper(asked: Mapping[str, Any]) -> dict[str, PaperSetting]:
 
 
 def _has_no(asked: Mapping[str, Any], key: str) -> bool:
-    """Whether a setting belongs to a choice of its group that is not made: input=synthetic has no recipe."""
+    """Whether a setting belongs to a choice that is not made: input=synthetic has no recipe, no exchange a library."""
+    if key == "library":
+        return asked.get("strategy") in ("none", "server")
     group, _, below = key.partition(".")
     return bool(below) and group in asked and key not in options_of(group, str(asked[group]))

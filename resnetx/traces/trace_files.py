@@ -255,6 +255,7 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
     if path.suffix == ".py":
         raise ConfigError(f"{path}: a program, and no trace; a model that it builds is model=python model.file={path}")
     if batch_size is None or device is None:
+        unpacked(path)
         missing = " and ".join(f"{key}=" for key, value in stated.items() if value is None)
         raise ConfigError(
             f"{path}: no trace of resnetx, and what other programs write does not say on how many images per GPU, and "

@@ -53,7 +53,7 @@ def test_points_of_a_prediction_say_in_which_settings_of_the_machine_they_differ
     [
         ({"what_if.latency": [1, 2]}, ["1", "2"]),
         ({"what_if.bandwidth": [{"nvlink1": 1}, {"nvlink1": 2}]}, ["nvlink1:1", "nvlink1:2"]),
-        ({"overlap.input": [True, False]}, ["true", "false"]),
+        ({"overlap.input": [True, False], "input": "dali"}, ["true", "false"]),
         ({"rate": [2500, 2300]}, ["2500", "2300"]),
         ({"rate": [{128: 2500}, {128: 2300, 256: 2400}]}, ["128:2500", "128:2300,256:2400"]),
         ({"devices": [[0, 1], [0, 5]]}, ["0+1", "0+5"]),
@@ -62,7 +62,7 @@ def test_points_of_a_prediction_say_in_which_settings_of_the_machine_they_differ
 def test_each_of_several_values_of_any_setting_of_a_prediction_is_another_point(settings, told):
     gpus = {} if "devices" in settings else {"gpus": 2, "baseline": 2}
     made = resnetx.predict(systems=["dgx1-p100"], model="alexnet", batch_size=256, **gpus, **settings)
-    (name,) = settings
+    name = next(iter(settings))
     assert [point.varied for point in made.points] == [{name: word} for word in told]
 
 

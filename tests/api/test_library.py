@@ -167,8 +167,10 @@ def test_what_was_loaded_is_compared_and_reported_as_its_folder_is(tmp_path):
 
 
 def test_a_group_that_is_given_in_part_keeps_its_other_defaults():
-    (point,) = resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, overlap={"input": False}).points
-    (other,) = resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, **{"overlap.input": False}).points
+    (point,) = resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, input="dali", overlap={"input": False}).points
+    (other,) = resnetx.predict(
+        systems=["gx8"], model="alexnet", gpus=1, input="dali", **{"overlap.input": False}
+    ).points
     assert point == other
 
 

@@ -7,7 +7,7 @@ from resnetx.cli import main
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import papers
-from resnetx.literature.claims import PAPERS, check_paper, of_messages, published
+from resnetx.literature.claims import PAPERS, as_in_the_paper, check_paper, of_messages, published
 from resnetx.literature.papers import check_papers
 from resnetx.record import record_file
 from resnetx.record.comparisons import CopyPoint
@@ -151,3 +151,9 @@ def test_traffic_is_that_of_the_described_links_and_the_same_whoever_owns_variab
     assert found[vgg16, "v100 replicated"] == found[vgg16, "v100 server"] == 2 * 4 * 4 * parameters  # 4 peers each
     (claim,) = [claim for claim in check_papers(["anderson2018"]).claims if claim.claim == "A3"]
     assert claim.outcome == "miss" and "whose it is differs" in claim.cause
+
+
+@pytest.mark.parametrize(("strategy", "has"), [("bucket", True), ("none", False), ("server", False)])
+def test_the_papers_library_is_added_where_collectives_are_sent(strategy, has):
+    asked = {"systems": ["dgx1-p100", "gx8"], "study": "paper", "strategy": strategy}
+    assert ("library" in as_in_the_paper(asked)) is has

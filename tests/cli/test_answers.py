@@ -196,3 +196,12 @@ def test_every_image_that_cannot_be_decoded_is_listed(capsys, here):
     assert main(["images", "mine", "--verify"]) == 1
     out = capsys.readouterr().out
     assert (out.splitlines()[0], out.count(".JPEG: not an image")) == ("mine: 30 faults.", 30)
+
+
+def test_a_split_that_is_uneven_is_said(capsys):
+    words = ["describe", "resnet50", "batch_size=64", "-q"]
+    assert main([*words, "gpus=2,7"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("35.2, 10.1 on each in the mean, as 64 do not divide over 7.")
+    assert main([*words, "gpus=2,8"]) == 0
+    assert "in the mean" not in capsys.readouterr().out

@@ -133,3 +133,12 @@ def test_what_one_of_them_lacks_is_named(run, two, bench):
     short = bench("short", table(10, 10).rpartition(b"67108864")[0])
     _, out, _ = run(two[1], short)
     assert "in one only: A: allreduce on 8 ranks, 1 figures" in out
+
+
+def test_a_log_of_nccl_tests_is_said_to_be_one(tmp_path, capsys):
+    log = tmp_path / "nccl.log"
+    log.write_text("#       size         count      type   redop    root     time   algbw   busbw #wrong\n")
+    assert main(["compare", str(log), "systems=dgx-a100,dgx1-v100"]) == 2
+    assert "is of nccl-tests: collectives, which `bench --import` reads" in " ".join(capsys.readouterr().err.split())
+    assert main(["compare", str(log), str(log)]) == 2
+    assert "or a bench: `resnetx bench --import` makes one of what" in " ".join(capsys.readouterr().err.split())

@@ -265,12 +265,28 @@ def test_each_framework_is_predicted_as_it_is_alone(predict):
         (["optimizer.learning_rate=0.1"], "optimizer.learning_rate=0.1: is of a run"),
         (["strategy=none", "gradients=fp16"], "gradients=fp16: is of collectives, and strategy=none has none"),
         (["replay=p100-sxm2-16gb", "host_time=5ms"], "host_time=5ms: no device waits where replay= stands for it"),
+        (["strategy=none", "library=nccl1"], "library=nccl1: is of collectives, and strategy=none has none"),
+        (["strategy=none", "transport=pcie"], "transport=pcie: is of collectives, and strategy=none has none"),
+        (["strategy=none", "what_if.bandwidth=pcie3:2"], "pcie3:2: nothing is sent with strategy=none, nor read with"),
+        (["strategy=server", "library=nccl1"], "library=nccl1: is of collectives, and strategy=server has none"),
+        (["overlap.input=false"], "overlap.input=false: no images are read with input=synthetic"),
+        (["overlap.host_to_device=false"], "overlap.host_to_device=false: no images are read with input=synthetic"),
         (["strategy=none,server", "launch_mode=one-process"], "strategy=none and strategy=server has none"),
     ],
 )
 def test_what_would_change_nothing_is_refused(capsys, words, sentence):
     assert main(["predict", "systems=dgx1-p100", *ALEXNET, *words]) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_changes_something_beside_another_strategy_is_taken(predict):
+    words = ["systems=dgx1-p100", *ALEXNET, "gpus=8"]
+    _, (nccl, gloo) = predict(*words, "strategy=server", "library=nccl2,gloo")
+    assert gloo["communication_s"] > 2 * nccl["communication_s"]
+    alone = [*words, "strategy=none", "input=dali"]
+    _, (slow,) = predict(*alone, "what_if.bandwidth=ssd-raid4:0.5")
+    _, (fast,) = predict(*alone, "what_if.bandwidth=ssd-raid4:2")
+    assert slow["input_s"] == pytest.approx(4 * fast["input_s"])
 
 
 def test_gpus_on_several_nodes_are_of_several_however_few_they_are(predict):

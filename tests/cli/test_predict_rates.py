@@ -628,3 +628,23 @@ def test_a_graph_that_is_refused_is_worth_nothing(words, predict, capsys):
     assert {part["name"]: part["share"] for part in eight["parts"]}["launching"] > 0.09
     assert eight["with_graph_s"] == []
     assert main(["predict", *ON_H100, *words, "graph=true"]) == 2
+
+
+@pytest.mark.parametrize("whose", ["", "dgx1-v100:"])
+def test_a_larger_batch_with_a_lower_rate_is_said(capsys, whose):
+    words = ["predict", "dgx1-p100", "model=alexnet", "batch_size=256", "gpus=8"]
+    assert main([*words, f"rate={whose}1024:2000,512:3000"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "batch 1,024 has a lower rate than 512 (2,000 for 3,000)" in said
+    assert main([*words, f"rate={whose}1024:2990,512:3000"]) == 0  # as alike as rates are known
+    assert "lower rate" not in capsys.readouterr().err
+
+
+def test_what_mlperf_logs_is_typed_in(tmp_path, capsys):
+    log = tmp_path / "result_0.txt"
+    log.write_text(':::MLLOG {"key": "run_start", "value": null, "time_ms": 1690000100000}\n')
+    assert main(["predict", str(log), "systems=dgx1-p100"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is of MLPerf: when a job began and ended; give what one GPU does as rate=BATCH:IMAGES/S" in said
+    assert main(["predict", "systems=dgx1-p100", f"rate={log}"]) == 2
+    assert "(rate=32:195,64:219)" in " ".join(capsys.readouterr().err.split())

@@ -168,10 +168,10 @@ def test_a_screen_that_is_made_several_times_until_it_fits_warns_once(capsys):
 
 
 def test_settings_of_one_workload_are_ranked_in_the_answer(screen):
-    words = "predict gx8 model=alexnet batch_size=256 gpus=8 overlap.input=true,false"
+    words = "predict gx8 model=alexnet batch_size=256 gpus=8 input=dali overlap.host_to_device=true,false"
     _, out, _ = screen(None, *words.split())
-    assert "on 8 GPUs of gx8: overlap.input true trains AlexNet, batch 256, about as fast as overlap.input f" in out[0]
-    assert out[0].endswith("(no difference is shown: 0.7 to 1.4 times).")
+    assert "on 8 GPUs of gx8: overlap.host_to_device true trains AlexNet, batch 256, 1.1 times" in out[0]
+    assert out[0].endswith("no difference is shown) as fast as overlap.host_to_device false.")
     assert not any(line.startswith("GPUs") for line in out)  # they stand in the answer
 
 
