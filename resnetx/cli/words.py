@@ -338,10 +338,6 @@ def settings_of(overrides: list[str], verb: str | None = None) -> "Point":
                 f"{shortened(before)} {shortened(word)}: {key} is given twice; several values are one word, "
                 f"{key}={shortened(first)},{shortened(second)} (a shell takes {{ }} apart, unless it is quoted)"
             )
-    last = {key_of(word): word for word in overrides}
-    for word in overrides:
-        if (counts := last[key_of(word)]) != word:
-            print(f"{shortened(word)}: {shortened(counts)} comes later, and counts", file=sys.stderr)
     for override in (parsed := [_parsed(word, verb) for word in overrides]):
         if override.is_sweep_override():
             key, _, values = shortened(override.input_line).partition("=")

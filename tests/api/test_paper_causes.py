@@ -109,7 +109,7 @@ def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_the_rat
         assert found.supposed[1] < 1.36 < found.supposed[2]
         assert found.gx8[1] > 8.1, "it is slower than predicted"
     (said,) = advantages([SimpleNamespace(claim="Tc9c")])
-    assert "not explained by it is 10.7 (8.7 to 12.8) iterations/s on gx8 for 8.1" in said
+    assert "not explained by it is 10.7 (8.8 to 12.7) iterations/s on gx8 for 8.1" in said
 
 
 def test_the_sentence_of_the_36_percent_stands_on_the_screen_and_on_the_page(capsys, tmp_path):

@@ -902,7 +902,7 @@ def test_of_several_curves_a_line_says_what_most_is_lost_to_and_all_has_each_par
     )
     main(["predict", "gx8", "model=alexnet,googlenet", "batch_size=32,64,256"])
     out = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"most lost to: communication \(\d cases, \d+ to \d+%\), launching \(\d, ", out)
+    assert re.search(r"most lost to: communication \(\d cases, \d+ to \d+%\), smaller batches \(\d, ", out)
 
 
 def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys):

@@ -430,8 +430,3 @@ def test_mixed_precision_is_a_precision(capsys):
 def test_help_has_defaults_without_brackets(capsys):
     assert main(["predict", "--help"]) == 0
     assert "\ngpus=1,2,4,8 " in capsys.readouterr().out
-
-
-def test_of_a_setting_that_comes_again_it_is_said_which_value_counts(capsys):
-    assert settings_of(["batch_size=64", "gpus=2", "batch_size=32", "gpus=2"]) == {"batch_size": 32, "gpus": 2}
-    assert capsys.readouterr().err == "batch_size=64: batch_size=32 comes later, and counts\n"

@@ -74,7 +74,7 @@ def test_the_pci_id_or_the_architecture_names_the_gpu(made, gpu, part):
 @pytest.mark.parametrize(
     ("gpu", "about"),
     [
-        ({"device": "0x2206", "gpu": 'sm="86"'}, "NVIDIA GeForce RTX 3080 (sm_86), not described"),
+        ({"device": "0x2205", "gpu": 'sm="86"'}, "NVIDIA GeForce RTX 3080 Ti 20GB (sm_86), not described"),
         ({"device": "0xffff", "gpu": 'sm="89"'}, "NVIDIA GPU of PCI id 10de:ffff (sm_89), not described"),
         ({"gpu": 'sm="90"'}, "NVIDIA GPU (sm_90), not described"),
         ({**AMD, "device": "0x75a3", "gpu": 'gcn="gfx950"'}, "AMD Instinct MI355X (gfx950), not described"),
