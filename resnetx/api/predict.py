@@ -371,10 +371,10 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
 def _refuse_passed_over(given: Point) -> None:
     """What is asked for and would change nothing."""
     if "framework" in given:
-        strategies = given.get("strategy", "server")
+        strategies = given.get("strategy")
         own = [key for key in given if key.startswith("overlap.")]
         if set(strategies if isinstance(strategies, list) else [strategies]) != {"server"}:
-            own.append("strategy")
+            own += [key for key in given if group_of(key) == "strategy"]
         if own:
             raise ConfigError(
                 f"{own[0]}={bare_word(given[own[0]])}: framework={bare_word(given['framework'])} has a strategy and an "

@@ -260,6 +260,10 @@ def test_each_framework_is_predicted_as_it_is_alone(predict):
             ["overlap.input=false", "framework=cntk"],
             "overlap.input=false: framework=cntk has a strategy and an overlap",
         ),
+        (
+            ["strategy.bucket_cap_mb=10", "framework=mxnet"],
+            "strategy.bucket_cap_mb=10: framework=mxnet has a strategy and an overlap of its own",
+        ),
         (["input=torchvision", "input.stage=/local"], "input.stage=/local: is of a run, and changes nothing"),
         (["input=dali", "input.prefetch=4"], "input.prefetch=4: is of a run"),
         (["optimizer.learning_rate=0.1"], "optimizer.learning_rate=0.1: is of a run"),
