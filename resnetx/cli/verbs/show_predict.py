@@ -341,7 +341,8 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
 
     title = "Errors of published training rates, each with its system left out of the fit"
     asked = summaries if show.everything() else training.summaries(rows, "question")
-    asked = [*asked, *training.losing(rows)[1], training.exposing(rows)]
+    losing = [*training.losing(rows)[1], training.exposing(rows)]  # of these the answer has the last
+    asked = [*asked, *(losing if show.everything() else losing[1:-1])]
     show.listing([_GROUP, *training.SUMMARIES], asked, title, every=True)
     show.figures_of_groups(summaries, _VALIDATION, rows, "figures beside what is predicted")
 
