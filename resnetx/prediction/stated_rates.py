@@ -114,8 +114,11 @@ class StatedRates:
         return self._bounded(step, images, *modelled_s)
 
     def times_modelled(self, images: int, host: HostStep, modelled_s: Callable[[int], float]) -> float:
-        """How many times as long as `modelled_s` says of its batch the GPU takes of the nearest known step."""
-        batch, rate = self._nearest(images)
+        """How many times as long as `modelled_s` says of its batch the GPU takes of a known step.
+
+        Of the next larger one, whichever is nearer, so that no larger batch between two takes less; else of the largest.
+        """
+        batch, rate = next((known for known in self.by_batch if known[0] >= images), self.by_batch[-1])
         return self._host(host).within(batch / rate).device_s(batch / rate) / modelled_s(batch)
 
     def _nearest(self, images: int) -> tuple[int, float]:
