@@ -10,6 +10,7 @@ import msgspec
 
 from resnetx import progress
 from resnetx.api.predict_settings import (
+    SERVERS,
     PredictSettings,
     by_framework,
     deployments,
@@ -376,9 +377,11 @@ def _refuse_passed_over(given: Point) -> None:
         if set(strategies if isinstance(strategies, list) else [strategies]) != {"server"}:
             own += [key for key in given if group_of(key) == "strategy"]
         if own:
+            framework = bare_word(given["framework"])
+            but = ", but for strategy=server" * (framework in SERVERS)
             raise ConfigError(
-                f"{own[0]}={bare_word(given[own[0]])}: framework={bare_word(given['framework'])} has a strategy and an "
-                "overlap of its own, but for strategy=server; leave one of them out"
+                f"{own[0]}={bare_word(given[own[0]])}: framework={framework} has a strategy and an overlap of its own"
+                f"{but}; leave one of them out"
             )
     if of_a_run := next((key for key in given if key in tagged("run")), None):
         raise ConfigError(

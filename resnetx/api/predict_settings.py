@@ -105,6 +105,8 @@ def _check(settings: PredictSettings) -> None:
             if framework.lower() in ("pytorch", "torch"):
                 raise ConfigError(f"framework={framework}: PyTorch is predicted without it; leave it out")
             raise unknown_name("framework", framework, FRAMEWORKS, "framework")
+        if framework == HOROVOD and settings.launch_mode == "one-process":
+            raise ConfigError("launch_mode=one-process: Horovod has a process for each GPU; leave one of them out")
     for library in settings.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")

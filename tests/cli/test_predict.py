@@ -254,7 +254,15 @@ def test_each_framework_is_predicted_as_it_is_alone(predict):
     [
         (
             ["strategy=fsdp", "framework=mxnet"],
-            "strategy=fsdp: framework=mxnet has a strategy and an overlap of its own",
+            "strategy=fsdp: framework=mxnet has a strategy and an overlap of its own; leave",
+        ),
+        (
+            ["strategy=fsdp", "framework=tensorflow"],
+            "framework=tensorflow has a strategy and an overlap of its own, but for strategy=server; leave",
+        ),
+        (
+            ["framework=horovod", "launch_mode=one-process"],
+            "launch_mode=one-process: Horovod has a process for each GPU",
         ),
         (
             ["overlap.input=false", "framework=cntk"],
