@@ -30,7 +30,7 @@ RATE_ERROR = 0.02  # unless the user states another: assumed
 # be: between others; between others where the loop waits, or where images are decoded on the host, whose loader may be
 # the limit of some batches and not of others; outside of them. Chosen by the score of the intervals of 397 batches
 # between two others and 220 at an eighth of one (`scaling_check`), of which they held 90 and 94 %; without any one
-# machine 0.08 or 0.09 has the best score for the last, and 92 % inside. Of today's 533 they hold 88 %.
+# machine 0.08 or 0.09 has the best score for the last, and 92 % inside. Of 579 and 243 known today 88 and 93 %.
 BETWEEN, WAITED, DECODED, OUTSIDE = 0.045, 0.08, 0.13, 0.10
 # Outside of them, of the GPU's part that is there at any batch: an RTX PRO 6000 has none, a B200 1.5 times what is
 # assumed of any GPU.
