@@ -293,17 +293,19 @@ def _in_half_precision(point: Point) -> Undecided | None:
     if nodes == 1 or known:
         return None
     step, request = compute.of_point(point, point.shares[0][0]).step, workload.request
-    words = {"batch_size": point.batch_size, "precision": workload.precision, "strategy": workload.strategy.kind}
-    words |= {**_dials("strategy", workload.strategy), "gpus": point.gpus, "nodes": nodes, "launcher": "slurm"}
     part = point.deployment.system.gpu_part(0)
     but = " (but of transformers)" * (generation(part) in scaling_errors().half_transformers)
-    own = _asked_again(point, calibration="rates.yaml")  # of a program of the user's own
-    closing = own if request is None else train_command(request, input=request.input.kind, **words)
+    measure, closing = _rate_asked(point)
+    if request is not None and setting.framework is None:  # else it is a program of the user's own
+        words = {"batch_size": point.batch_size, "precision": workload.precision, "strategy": workload.strategy.kind}
+        words |= {**_dials("strategy", workload.strategy), "gpus": point.gpus, "nodes": nodes, "launcher": "slurm"}
+        closing = train_command(request, input=request.input.kind, **words)
+        measure = f"Measure it, `{closing}`, whose folder is calibration=; or give a rate of several nodes"
     return Undecided(
         "what half precision does over several nodes of such GPUs is not published",
         f"Over several nodes in half precision, of which no rate of GPUs of this generation{but} is published, a step "
         f"takes as long as modelled (the fast end), or {HALF_SHARE:.0%} of what one GPU computes longer (the slow "
-        f"end), as on V100s. Measure it, `{closing}`, whose folder is calibration=; or give a rate of several nodes.",
+        f"end), as on V100s. {measure}.",
         closing,
         point,
         replace(point, setting=replace(setting, beyond_s=setting.beyond_s + HALF_SHARE * step.compute_s)),

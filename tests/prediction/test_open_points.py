@@ -159,7 +159,8 @@ def test_one_process_on_gpus_that_are_no_peers_has_the_ends_of_both():
 
 
 def test_a_parameter_server_of_tensorflow_is_not_open():
-    assert not any(point.open for point in predicted(framework="tensorflow", strategy="server", **P100))
+    asked = P100 | {"library": None, "framework": "tensorflow", "strategy": "server"}
+    assert not any(point.open for point in predicted(**asked))
 
 
 def test_one_process_that_launches_graphs_does_not_start_gpus_in_no_time_after_each_other():
@@ -220,6 +221,17 @@ def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published
     others = (*published, {"precision": "fp32"}, {"gpus": 8})
     assert not any(predicted(**UNPUBLISHED | other)[0].open for other in others)
     assert predicted(**UNPUBLISHED | {"systems": ["dgx-h100"]})[0].open
+
+
+def test_a_run_of_resnetx_does_not_close_a_point_of_another_framework(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (cold,) = predicted(**UNPUBLISHED, framework="horovod")
+    assert cold.open.startswith("resnetx predict ") and " framework=horovod " in cold.open
+    assert "write images_per_s: {16: ...} into rates.yaml" in cold.open_ends
+    (tmp_path / "rates.yaml").write_text("images_per_s: {16: 40000}\n", encoding="utf-8")
+    assert main(shlex.split(cold.open)[1:]) == 0
+    (shown,) = predicted(**UNPUBLISHED, framework="horovod", calibration=["rates.yaml"])
+    assert not shown.open and shown.images_per_s == pytest.approx(40_000)
 
 
 def test_screens_have_both_ends_of_an_efficiency(capsys):
