@@ -121,9 +121,6 @@ class StatedRates:
         batch, rate = next((known for known in self.by_batch if known[0] >= images), self.by_batch[-1])
         return self._host(host).within(batch / rate).device_s(batch / rate) / modelled_s(batch)
 
-    def _nearest(self, images: int) -> tuple[int, float]:
-        return min(self.by_batch, key=lambda known: abs(math.log(known[0] / images)))
-
     def _is_between(self, images: int) -> bool:
         return self.by_batch[0][0] < images < self.by_batch[-1][0]
 
@@ -208,7 +205,7 @@ class StatedRates:
 
     def _parts(self, images: int, host: HostStep, fixed_s: float) -> tuple[float, float, HostStep]:
         """(of the GPU, whatever the batch; of the GPU, for each image; the host's), by the nearest known batch."""
-        batch, rate = self._nearest(images)
+        batch, rate = min(self.by_batch, key=lambda known: abs(math.log(known[0] / images)))
         host = host.within(batch / rate)
         device_s = host.device_s(batch / rate)
         fixed_s = min(fixed_s, MOST_FIXED * device_s)
