@@ -369,7 +369,7 @@ def test_tensorflow_keeps_a_parameter_server_and_fetches_while_the_next_forward_
     words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=server", "host_step=1us"]  # its loop waits for the host, too
     _, (waiting,) = predict(*words)
     _, (fetching,) = predict(*words, "framework=tensorflow")
-    _, (alike,) = predict(*words, "overlap.parameters=true", "overlap.host_to_device=false")
+    _, (alike,) = predict(*words, "overlap.parameters=true")
     assert waiting["strategy"] == fetching["strategy"] == "server"
     assert fetching["iteration_s"] == pytest.approx(alike["iteration_s"], rel=1e-4)
     assert fetching["iteration_s"] < 0.999 * waiting["iteration_s"]
