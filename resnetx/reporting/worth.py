@@ -85,7 +85,7 @@ def worth(
         faster = next((count for count in more if rates[count] > rates[most]), more[0])
         told.append(f"{',' if told else ':'} {adds('next', most, faster)}")
     means = [
-        f"{gain:.2g}{' times' * (not index)} {mean}"
+        f"{gain:{'.2g' if gain < 10 else ',.0f'}}{' times' * (not index)} {mean}"
         for index, (gain, mean) in enumerate(_gains(lost, most_lost or lost))
     ]
     changes = [otherwise] * bool(otherwise) + [f"at most {', '.join(means)}"] * bool(means)

@@ -110,3 +110,8 @@ def test_the_cheapest_is_told_from_other_variants_of_it():
     assert "one GPU, AlexNet, bf16, " in resnetx.predict(**asked, precision=["fp32", "bf16"]).cheapest
     assert "one GPU, bucket, " in resnetx.predict(**asked, strategy=["bucket", "after"]).cheapest
     assert "one GPU, 0.0" in resnetx.predict(**asked | {"price": 0.01}).cheapest
+
+
+def test_a_gain_of_a_hundred_times_is_written_out():
+    """A parameter server over gloo: it was "1e+02 times"."""
+    assert "at most 100 times with faster links" in worth({1: 100.0, 8: 101.0}, {"communication": 0.99})
