@@ -319,7 +319,7 @@ def test_a_question_counts_what_its_groups_do(rows):
 def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
     """BERT under DDP on V100 and newer, and decoders under FSDP on A100 and H100; intervals are those of `predict`."""
     own = [row for row in rows if row.group.startswith(TRANSFORMERS)]
-    assert len(own) == 269
+    assert len(own) == 284
     assert {row.system for row in own} == {
         "dgx-a100",
         "dgx-a100-40gb",
@@ -339,7 +339,7 @@ def test_several_nodes_are_no_worse_than_five_constants(rows):
     own = [row for row in rows if row.five_constants and row.predicted and "several nodes" in row.group]
     far = [row for row in own if row.group.startswith(("from the rate of one", TRANSFORMERS))]
     five = fmean(abs(math.log(row.five_constants / row.measured)) for row in far)
-    assert len(far) == 256
+    assert len(far) == 260
     assert (
         fmean(abs(row.log_error) for row in far) < five < fmean(abs(math.log(row.linear / row.measured)) for row in far)
     )
@@ -376,12 +376,11 @@ def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
 def test_strong_scaling_comes_first_beside_a_table_and_a_line(rows):
     """One batch on several GPUs, an eighth of a batch, and between two batches of which one is about that.
 
-    More than half of each were found, and predicted, after the model was made: three timed steps of
-    TorchBench on a T4 are farthest off at an eighth, 25 %.
+    More than half of each were found, and predicted, after the model was made.
     """
     strong, eighth, inside, *_ = summaries(rows, "question")
     assert [summary.group for summary in (strong, eighth, inside)] == list(QUESTIONS[:3])
     assert strong.mean_error <= 0.16 and strong.mean_error < strong.five_constants_error / 2
-    assert eighth.mean_error <= 0.155 and eighth.five_constants_error is None
-    assert (inside.rows, inside.mean_error) == (533, pytest.approx(inside.linear_error, abs=0.002))
-    assert inside.mean_error <= 0.041 and 0.8 <= inside.held <= 0.95
+    assert eighth.mean_error <= 0.13 and eighth.five_constants_error is None
+    assert (inside.rows, inside.mean_error) == (579, pytest.approx(inside.linear_error, abs=0.002))
+    assert inside.mean_error < inside.linear_error and inside.mean_error <= 0.04 and 0.8 <= inside.held <= 0.95
