@@ -18,7 +18,7 @@ from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, gpu_named, load, parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
-from resnetx.prediction.host_step import MODULE, OPERATIONS, GPU_OPERATION_s, filling, rated
+from resnetx.prediction.host_step import MODULE, OPERATIONS, operations_s, rated
 from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import StagedClass
 from resnetx.record.traces import Precision
@@ -417,8 +417,9 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         moved_bytes = BYTES_PER_PARAMETER * (self.counted.parameters or 0)
         states, at_once = _steps_file().sources[self.source].states, self.framework is not None
         peak_FLOPps = (roofline.peak(self.part, self.precision or "fp32") or self.part.fp32_FLOPps).value
-        operations_s = self.operations * GPU_OPERATION_s * filling(peak_FLOPps)
-        return times * operations_s + roofline.of_parameters_s(moved_bytes, self.part, states, at_once)
+        return times * operations_s(self.operations, peak_FLOPps) + roofline.of_parameters_s(
+            moved_bytes, self.part, states, at_once
+        )
 
     def modelled_s(self, batch: int) -> float:
         """What a roofline without its publisher says that a step of a network whose table is kept takes its GPU."""

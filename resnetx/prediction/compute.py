@@ -220,8 +220,7 @@ def launched_by_roofline(
     modelled: Compute, layers: Sequence[Layer], images: int, host: HostStep, peak_FLOPps: float
 ) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
-    operations_s = host_step.operations_of(layers) * host_step.GPU_OPERATION_s * host_step.filling(peak_FLOPps)
-    fixed_s = operations_s + modelled.step.update_s
+    fixed_s = host_step.operations_s(host_step.operations_of(layers), peak_FLOPps) + modelled.step.update_s
     return launched(images, modelled.step.compute_s, fixed_s, host, (modelled.best, modelled.error))
 
 
@@ -244,8 +243,8 @@ def _fixed_s(
     `at_once`: they are updated so, as in graphs. `times`: as long as modelled it takes its operations.
     """
     parameters_s = roofline.of_parameters_s(sum(modelled.step.gradient_bytes), gpu, states, at_once)
-    operation_s = host_step.GPU_OPERATION_s * host_step.filling(roofline.peak_FLOPps(gpu, precision))
-    return parameters_s + times * operation_s * host_step.operations_of(layers)
+    operations_s = host_step.operations_s(host_step.operations_of(layers), roofline.peak_FLOPps(gpu, precision))
+    return parameters_s + times * operations_s
 
 
 def _launches(point: Point, layers: Sequence[Layer]) -> list[HostStep]:

@@ -216,6 +216,11 @@ def filling(peak_FLOPps: float) -> float:
     return 1 + FILLED_FLOPps / peak_FLOPps
 
 
+def operations_s(operations: float, peak_FLOPps: float) -> float:
+    """What so many operations take a GPU of such a peak rate whatever the batch: they are started, and filled."""
+    return operations * GPU_OPERATION_s * filling(peak_FLOPps)
+
+
 def operations_of(layers: Iterable[Layer]) -> float:
     """How many operations a step launches on the GPU: those of all layers, forward and backward; no update."""
     return sum(OPERATIONS.get(layer.kind, 2) for layer in layers)

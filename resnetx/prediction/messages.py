@@ -116,8 +116,7 @@ def of_point(point: Point, computed: Compute) -> Exchange:
                 "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
                 "paths through the host are used; leave it out"
             )
-        sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return staged(paths, sent_bytes, point, computed)
+        return staged(paths, point, computed)
     arguments = (workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps)
     made = deployment.exchanges.get((point.devices, *arguments))
     if made is None:
@@ -164,25 +163,22 @@ def _contention(made: CollectivePlan) -> float:
     return share if cards is None else min(share, CONTENTION_A_CARD * cards)
 
 
-def staged(paths: StagedPaths, gradient_bytes: int, point: Point, computed: Compute) -> Exchange:
+def staged(paths: StagedPaths, point: Point, computed: Compute) -> Exchange:
     """All gradients through the host when the backward pass has ended: so do the boxes that the paths are fitted to.
 
     What is sent while it runs may hide behind it, but for the last message: on four RTX 2080 Ti a node all of it does.
     """
     in_node, network_Bps = max(point.ranks_of_nodes), point.deployment.network_Bps(point.devices)
-
-    def time_s(size_bytes: float) -> float:
-        return paths.allreduce_s(size_bytes, point.gpus, in_node, network_Bps)
-
-    shortest_s, faster = time_s(gradient_bytes) * exp(-paths.faster), paths.faster
+    time_s = paths.allreduce_s(point.sent_bytes, point.gpus, in_node, network_Bps)
+    shortest_s, faster = time_s * exp(-paths.faster), paths.faster
     sent = counts.grouped(point.workload.gradients, point.workload.strategy)
     if len(sent) > 1:
         last_s = shortest_s * sent[-1].size_bytes / sum(message.size_bytes for message in sent)
         exposed_s = max(shortest_s - computed.step.backward_s, last_s)
         faster += log(shortest_s / exposed_s)
     return Exchange(
-        HashedTuple((TimedMessage((computed.step.names[0],), time_s(gradient_bytes)),)),
-        (gradient_bytes,),
+        HashedTuple((TimedMessage((computed.step.names[0],), time_s),)),
+        (point.sent_bytes,),
         point.deployment.library,
         paths.error,
         paths.source,

@@ -28,11 +28,9 @@ from resnetx.prediction.host_step import (
 from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scaling import is_unmeasured, scaling_errors
 from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, StagedPaths, closing_command, fastest_paths
-from resnetx.record.bench_record import ELEMENT_BYTES
 from resnetx.request import Request
 from resnetx.settings.files import settings
 from resnetx.settings.setting_types import value_word, written
-from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Over several nodes in half precision beside that, at most: steps of MXNet and TensorFlow on one cluster of V100s took
 # up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
@@ -223,9 +221,8 @@ def _staged(point: Point) -> Undecided | None:
 def _slowest_paths(point: Point) -> StagedPaths:
     """One path for all GPUs of a node, as fast at least as its known rates need it."""
     shared, rates = STAGED["shared"], point.workload.scaled.by_gpus if point.workload.scaled else ()
-    sent_bytes = point.workload.gradient_bytes * ELEMENT_BYTES[point.setting.gradients] // BYTES_PER_PARAMETER
     most_s = {gpus: MESSAGES * images / rate for gpus, images, rate in rates if gpus in _known_counts(point)}
-    longer = [shared.allreduce_s(sent_bytes, gpus) / time_s for gpus, time_s in most_s.items()]
+    longer = [shared.allreduce_s(point.sent_bytes, gpus) / time_s for gpus, time_s in most_s.items()]
     return replace(shared, rate_Bps=shared.rate_Bps * max([1.0, *longer]))
 
 

@@ -20,6 +20,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
 from resnetx.prediction.step import HashedTuple, Overlap
+from resnetx.record.bench_record import ELEMENT_BYTES
 from resnetx.record.prediction import Origin
 from resnetx.record.traces import Trace
 from resnetx.request import Request
@@ -426,6 +427,11 @@ class Point:
     def ranks_of_nodes(self) -> list[int]:
         """How many of its ranks are on each node that has any."""
         return list(Counter(device // self.deployment.node_gpus for device in self.devices).values())
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of all gradients, in the precision in which they are sent."""
+        return self.workload.gradient_bytes * ELEMENT_BYTES[self.setting.gradients] // counts.BYTES_PER_PARAMETER
 
     @property
     def no_peers(self) -> bool:
