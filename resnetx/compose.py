@@ -280,7 +280,9 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
         if group == "strategy" and choice in NOT_OF_DATA:
             hint = ", as all training here is data-parallel"
         if group == "strategy" and squeezed(choice) in ("dp", "dataparallel"):
-            hint = " (torch.nn.DataParallel is not modelled; DistributedDataParallel is bucket)"
+            hint = " (torch.nn.DataParallel is predicted with launch_mode=one-process; DistributedDataParallel: bucket)"
+        if group == "strategy" and squeezed(choice) == "horovod":
+            hint = " (Horovod is predicted with framework=horovod)"
         known = "" if near and "did you mean" in hint else f"; known: {some(sorted(paths))}"
         if group == "model" and (known or choice.endswith(".py")):
             file = choice if choice.endswith(".py") else "ours.py"
@@ -341,9 +343,9 @@ _COLLECTIVES = {squeezed(name): name for name in OPERATIONS} | {
     "bcast": "broadcast",
 }  # fmt: skip
 
-# PyTorch's classes and DeepSpeed's stages. Horovod sends messages while the backward pass goes on, as buckets do.
+# PyTorch's classes and DeepSpeed's stages.
 _STRATEGIES = {
-    "ddp": "bucket", "distributeddataparallel": "bucket", "horovod": "bucket",
+    "ddp": "bucket", "distributeddataparallel": "bucket",
     "fullyshardeddataparallel": "fsdp", "fsdp2": "fsdp", "zero3": "fsdp",
     "zeroredundancyoptimizer": "zero1", "ps": "server", "parameterserver": "server",
 }  # fmt: skip

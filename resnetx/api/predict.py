@@ -19,7 +19,7 @@ from resnetx.api.predict_settings import (
     traced_workloads,
     training_setup,
 )
-from resnetx.api.systems import named_systems, refuse_no_launch, refuse_unjoined
+from resnetx.api.systems import named_systems, refuse_no_launch, refuse_one_node, refuse_unjoined
 from resnetx.choices import Folders, NoExchange, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
@@ -91,6 +91,8 @@ def _priced(prediction: Prediction, given: Point, systems: Mapping[str, System])
         return prediction
     settings, _ = split(dict(each_of("predict", given)[0][0]))
     deadline_s = None if settings.deadline is None else seconds_of("deadline", settings.deadline)
+    if settings.deadline is not None and not settings.deadline.strip()[-1:].isalpha():
+        raise ConfigError(f"deadline={settings.deadline}: hours, minutes or seconds? give its unit, as in 24h or 3d")
     if settings.price is None:
         if deadline_s is not None:
             raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")
@@ -282,6 +284,8 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     if not {"gpus", "devices", "study"} & given.keys():
         on_each = list(map(_that_fit, on_each))
         said = " ".join([*filter(None, [said]), *dict.fromkeys(filter(None, map(_passed_over, on_each)))])
+    placed = ((curve.deployment.described, devices) for curve in on_each for devices, _ in curve.placements)
+    refuse_one_node(given, placed)
     if settings.rate is not None:
         from resnetx.api.known_rates import refuse_beyond_peak
 

@@ -18,6 +18,7 @@ from resnetx.record.prediction import PredictedPoint
 from resnetx.settings import keywords
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
+from resnetx.units import how_many
 
 THIS = "this"  # the machine at hand, among names of systems
 
@@ -62,6 +63,28 @@ def refuse_unjoined(given: Point, names: Iterable[str]) -> None:
         if (value := given.get(key)) is not None:
             word = next(written({key: value}))
             raise ConfigError(f"{word}: one node needs no network; set nodes=2 or more, or leave {key} out")
+
+
+def refuse_one_node(given: Point, placed: Iterable[tuple[System, Sequence[int]]]) -> None:
+    """Rejects several nodes, and their network, where no GPUs are on more than one; `placed`: the GPUs of each point.
+
+    These are the first ones unless `devices` says otherwise: 8 of two nodes of 8 are those of the first.
+    """
+    key = next((key for key in ("nodes", "network", "nics") if given.get(key) is not None), None)
+    if key is None or given.get("nodes") == 1:
+        return
+    most: tuple[System, Sequence[int]] | None = None
+    for machine, devices in placed:
+        if max(devices) >= len(machine.gpus) or len({machine.node_of(device) for device in devices}) > 1:
+            return
+        most = (machine, devices) if most is None or len(devices) > len(most[1]) else most
+    if most is not None:
+        (machine, devices), word = most, next(written({key: given[key]}))
+        raise ConfigError(
+            f"{word}: {how_many(len(devices), 'GPU')} fit on one node of {machine.name}, so that nothing goes between "
+            f"nodes; give more gpus= (it has {len(machine.gpus)}), name some of several nodes (devices=), or leave "
+            f"{key} out"
+        )
 
 
 def refuse_no_launch(launch_mode: str | None, libraries: Sequence[str]) -> None:

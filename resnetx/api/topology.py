@@ -7,7 +7,14 @@ from typing import Any, Unpack
 from resnetx import progress, table
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
-from resnetx.api.systems import load_systems, named_systems, refuse_no_launch, refuse_no_library, refuse_unjoined
+from resnetx.api.systems import (
+    load_systems,
+    named_systems,
+    refuse_no_launch,
+    refuse_no_library,
+    refuse_one_node,
+    refuse_unjoined,
+)
 from resnetx.api.topology_answers import (
     COSTS,
     Answer,
@@ -83,6 +90,8 @@ def answer_to(files: Sequence[keywords.Text], settings: Mapping[str, object]) ->
     found = joined([_answer(files, own) for own, _ in each_of("topology", _of_several(given))])
     if isinstance(found, Costed) and not found.plans:
         raise ConfigError(f"gpus={given['gpus']}: more than any of these systems has; nodes= joins several")
+    if isinstance(found, Costed):
+        refuse_one_node(given, ((plan.system, plan.devices) for plan in found.plans))
     if out := _out(given):
         store(found, Path(out))
     return found

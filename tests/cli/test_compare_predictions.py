@@ -176,6 +176,7 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
     ("words", "sentence"),
     [
         (["made", "baseline=2"], "baseline=2: only for two studies; a prediction has its own"),
+        (["systems=gx8,dgx1-p100", "gpus=1,4", "baseline=4"], "baseline=4: systems are compared by their rat"),
         (["made", "steps=3"], "steps: not a setting of `resnetx compare`"),
         (["made", "nowhere"], "nowhere: no such folder"),
         (["made", "node1", "baseline=2"], "baseline=2: only for two studies"),

@@ -310,11 +310,26 @@ def test_gpus_on_several_nodes_are_of_several_however_few_they_are(predict):
 
 
 def test_gpus_of_the_first_node_are_predicted_alike_however_many_nodes_there_are(predict):
-    words = ["systems=dgx1-p100", *ALEXNET, "gpus=8"]
-    _, (alone,) = predict(*words)
-    _, (joined,) = predict(*words, "nodes=2", "network=edr100")
+    words = ["systems=dgx1-p100", *ALEXNET]
+    _, (alone,) = predict(*words, "gpus=8")
+    _, (joined, _) = predict(*words, "gpus=8,16", "nodes=2", "network=edr100")
     assert joined["iteration_s"] == pytest.approx(alone["iteration_s"])
     assert joined["interval_s"] == pytest.approx(alone["interval_s"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "system", "words", "refused"),
+    [
+        (["predict", *ALEXNET], "dgx1-p100", "nodes=2 network=edr100 gpus=8", "nodes=2: 8 GPUs fit on one node of 2x"),
+        (["predict", *ALEXNET], "a100-ib", "nics=1 gpus=1,4", "nics=1: 4 GPUs fit on one node of 2x a100-ib"),
+        (["predict", *ALEXNET], "a100-ib", "network=10gbe devices=4,5", "network=10gbe: 2 GPUs fit on one node"),
+        (["topology", "collective=allreduce"], "dgx2", "nodes=2 network=edr100 gpus=2..16", "nodes=2: 16 GPUs fit on"),
+    ],
+)
+def test_several_nodes_none_of_whose_gpus_meet_are_refused(verb, system, words, refused, capsys):
+    """`nodes=2 gpus=8` was one node, and its `network=` changed nothing."""
+    assert main([*verb, f"systems={system}", *words.split()]) == 2
+    assert refused in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -324,7 +339,7 @@ def test_gpus_of_the_first_node_are_predicted_alike_however_many_nodes_there_are
         (["nodes=5", "scaling=weak"], [1, 2, 4, 8, 16, 32, 40]),
         (["nodes=5"], [1, 2, 4, 8, 16, 32]),  # 256 do not divide over 40
         (["nodes=64"], [1, 2, 4, 8, 16, 32, 64, 128, 256]),
-        (["nodes=2", "gpus=4"], [4]),
+        (["nodes=2", "gpus=4,16"], [4, 16]),
         (["nodes=2", "devices=0,8"], [2]),
     ],
 )
@@ -734,7 +749,8 @@ def test_validation_holds(capsys, monkeypatch):
             ["systems=gx8", "framework=torch"],
             "framework=torch: PyTorch is predicted without it; leave it out",
         ),
-        (["systems=gx8", "strategy=dp"], "strategy=dp: no such strategy (torch.nn.DataParallel is not modelled; Dis"),
+        (["systems=gx8", "strategy=dp"], "strategy=dp: no such strategy (torch.nn.DataParallel is predicted with l"),
+        (["systems=gx8", "strategy=horovod"], "strategy=horovod: no such strategy (Horovod is predicted with framewo"),
         (["systems=gx8", "framework=[]"], "framework=[]: expected one of caffe-mpi"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected at least 1"),
         (["systems=gx8", "clock=0"], "clock=0: expected more than 0"),

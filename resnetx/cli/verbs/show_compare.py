@@ -10,6 +10,7 @@ from resnetx.api.answers import papers_answer, score_answer
 from resnetx.api.compare import Compared, compared
 from resnetx.cli import show
 from resnetx.cli.verbs import show_predict, show_reproduce
+from resnetx.errors import ConfigError
 from resnetx.literature.claims import are_of_the_paper
 from resnetx.literature.explanations import Causes
 from resnetx.record.comparisons import (
@@ -50,6 +51,11 @@ from resnetx.units import figure, how_many, si, size_text, two_ends, unit_by_lib
 def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
     comparison = compared(paths, asked)
+    if "baseline" in asked and isinstance(comparison.record, SystemComparison) and not (options.json or "out" in asked):
+        raise ConfigError(
+            f"baseline={asked['baseline']}: systems are compared by their rates, and speed-ups are in the record; add "
+            "--json or out=FOLDER, or leave it out"
+        )
     answer, screen = _screen(comparison, "study" in asked or "systems" not in asked)
     show.conclude(options, answer, lambda: [comparison.record], screen, most=show.LINES_OF_SEVERAL)
     return 0
