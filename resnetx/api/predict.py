@@ -37,7 +37,7 @@ from resnetx.reporting.predicted_answer import PredictedCurve, identity, ranks, 
 from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
-from resnetx.settings.setting_types import bare_word, seconds_of, written
+from resnetx.settings.setting_types import as_typed, bare_word, seconds_of, written
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point, load
@@ -174,8 +174,12 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
 
 
 def words_of(paths: Sequence[Path], given: Point) -> str:
-    """What was asked, as it is typed."""
-    return " ".join([*map(str, paths), *written(given)])
+    """What was asked, as it is typed; without where its record goes."""
+    words = {key: value for key, value in given.items() if key not in ("out", "results")}
+    if words.get("model") == "torchvision" and "model.name" in words:
+        words["model"] = words.pop("model.name")
+    systems_first = sorted(words.items(), key=lambda word: word[0] != "systems")
+    return " ".join([*map(str, paths), *as_typed(dict(systems_first))])
 
 
 def questions(paths: Sequence[Path], given: Point) -> list[Curve]:

@@ -131,6 +131,22 @@ def written(settings: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{key}={value_word(value)}" for key, value in settings.items())
 
 
+def as_typed(settings: Mapping[str, Any]) -> Iterator[str]:
+    """The same as people type it, without brackets: `gpus=1,8`, `devices=0+1`, `rate=dgx-a100:64:2400`."""
+    for key, value in settings.items():
+        between = "+" if takes_sets(key) else ","
+        yield f"{key}={_typed_word(value, between)}"
+
+
+def _typed_word(value: Any, between: str) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{_typed_word(inner, between)}" for key, inner in value.items())
+    if isinstance(value, list):
+        several = any(isinstance(inner, list) for inner in value)
+        return ("," if several else between).join(_typed_word(inner, between) for inner in value)
+    return value_word(value)
+
+
 def key_of(word: str) -> str:
     """The setting that a word of the command line is about: "model.x" of "model.x=4"."""
     return word.lstrip("+~").partition("=")[0].partition("@")[0]

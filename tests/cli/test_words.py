@@ -12,6 +12,7 @@ from resnetx.cli.words import as_settings, names_as_settings, settings_of
 from resnetx.compose import asked, ours
 from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS
+from resnetx.settings.setting_types import as_typed
 
 SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"))
           for shell in ("bash", "zsh", "fish")]  # fmt: skip
@@ -133,6 +134,15 @@ def test_of_a_setting_that_is_given_twice_the_last_word_counts(words, settings):
 def test_a_key_that_comes_again_begins_another_map():
     word = "rate=32:195,64:219,32:210"
     assert settings_of([word], "predict") == {"rate": [{"32": 195, "64": 219}, {"32": 210}]}
+
+
+def test_settings_as_people_type_them_are_read_as_the_same():
+    words = (
+        "systems=gx8,dgx2 gpus=1,2 devices=0+1,0+5 rate=gx8:32:195,64:219,dgx2:64:400 what_if.latency=0.5 graph=true"
+    )
+    settings = settings_of(words.split(), "predict")
+    assert " ".join(as_typed(settings)) == words
+    assert "devices=0+1" in as_typed({"devices": [0, 1]})
 
 
 def test_several_values_may_stand_in_quotes_but_a_number_and_its_unit_are_one():
