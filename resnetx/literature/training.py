@@ -10,7 +10,7 @@ number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descript
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
@@ -86,6 +86,7 @@ QUESTIONS = (
     UNRATED := "no rate known",
     OF_PAPERS := "cases of papers",
 )
+SCALING, BATCHES = (PEERS, DECODED, UNEVEN, NODES, NOT_PEERS, LANGUAGE), (ONE_BATCH, EIGHTH, EIGHTFOLD)
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
 
@@ -239,16 +240,21 @@ def summaries(rows: Sequence[TrainingRow], by: Literal["group", "question"] = "g
 
 def off(rows: Sequence[TrainingRow]) -> str:
     """How far off rates are that are predicted from one rate, in the mean, as a sentence without its end."""
-    others = (RATED, INSIDE, ANOTHER, UNRATED)
-    rated = [row for row in rows if row.linear and row.predicted is not None and row.question not in others]
-    (found,) = summaries([replace(row, group="") for row in rated])
-    waiting = exposing(rows)
+    scaled, batches, waiting = _pooled(rows, SCALING), _pooled(rows, BATCHES), exposing(rows)
     return (
-        f"Given the rate of one GPU, training is predicted {share_text(found.mean_error)} off in the mean of "
-        f"{found.rows:,} published rates (in proportion to GPUs or batch {share_text(found.linear_error)}); where over "
-        f"{EXPOSED:.0%} of a step is predicted to wait for messages {share_text(waiting.mean_error)} of {waiting.rows} "
-        f"({share_text(waiting.linear_error)})"
+        f"Given the rate of one GPU, {scaled.rows:,} published rates of several are predicted "
+        f"{share_text(scaled.mean_error)} off in the mean (in proportion {share_text(scaled.linear_error)}), the "
+        f"{waiting.rows} that wait for messages over {EXPOSED:.0%} of a step {share_text(waiting.mean_error)} "
+        f"({share_text(waiting.linear_error)}), and {batches.rows:,} at other batches "
+        f"{share_text(batches.mean_error)} ({share_text(batches.linear_error)})"
     )
+
+
+def _pooled(rows: Sequence[TrainingRow], questions: Container[str]) -> TrainingSummary:
+    """Those of several questions that have a point, and a rate that they are predicted from."""
+    own = [row for row in rows if row.question in questions and row.linear and row.predicted is not None]
+    (found,) = summaries([replace(row, group="") for row in own])
+    return found
 
 
 def losing(rows: Sequence[TrainingRow]) -> tuple[list[TrainingSummary], list[TrainingSummary]]:

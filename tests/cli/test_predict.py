@@ -711,7 +711,7 @@ def test_validation_holds(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["predict", "--validate"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Given the rate of one GPU, training is predicted ")
+    assert re.match(r"Given the rate of one GPU, \d+ published rates of several are predicted \d\.\d%", lines[0])
     assert len(lines) <= 30
     assert sum(line.startswith("several GPUs of one node ") for line in lines) == 1
     assert main(["predict", "--validate", "--all"]) == 0
