@@ -127,8 +127,8 @@ class KnownRates:
                     f"{', '.join(map(str, sorted(batches)))}; say of which it is, as rate={name}{max(batches)}:{rate:g}"
                     f"{beside}"
                 )
-        labels = dict.fromkeys(map(_workload, requests))
-        if not self.runs and len(labels) > 1:
+        labels = next((labels for labels in _programs(list(requests)) if len(labels) > 1), {})
+        if not self.runs and labels:
             raise ConfigError(
                 f"{self.where}: the rate of one workload, and several are asked for ({'; '.join(labels)}); predict "
                 "them one by one, or give the folder of a study that has them all"
@@ -327,6 +327,13 @@ def refuse_several_machines(where: str, runs: Sequence[RunSummary]) -> None:
 
 def _workload(request: Request) -> str:
     return f"{request.model.label}, {request.image_size} pixels, {request.precision}"
+
+
+def _programs(requests: Sequence[Request]) -> Iterator[dict[str, None]]:
+    """The workloads of requests, and what else tells the programs apart whose rates they have."""
+    yield dict.fromkeys(map(_workload, requests))
+    for name in ("optimizer", "compile", "channels_last"):
+        yield dict.fromkeys(f"{name}={value_word(request.settings.get(name))}" for request in requests)
 
 
 # What several GPUs are known to do: rates that calibrate what scaling costs on a system.

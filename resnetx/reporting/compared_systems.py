@@ -30,6 +30,7 @@ from resnetx.record.comparisons import (
 )
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.request import Request, settings_label, varying_settings
+from resnetx.settings.table import tagged
 from resnetx.table import fields
 from resnetx.units import how_many, unit_by_library
 
@@ -297,9 +298,15 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
                 f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each case"
             )
         cell[point.system] = point
-    keys = varying_settings([(request, "") for point in points if (request := _without_devices(point.request))])
+    keys = settings_that_vary(points)
     alike = [[cell[system] for system in systems if system in cell] for cell in cells.values()]
     return [_compared(points_alike, by_library, _variant(points_alike[0], points, keys)) for points_alike in alike]
+
+
+def settings_that_vary(points: Iterable[PredictedPoint]) -> list[str]:
+    """The settings in which predicted points differ, but for their devices and what is of a run alone."""
+    requests = [(request, "") for point in points if (request := _without_devices(point.request))]
+    return [key for key in varying_settings(requests) if key not in tagged("run")]
 
 
 def _several_libraries(points: Iterable[PredictedPoint]) -> bool:

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
-import msgspec
-
 from resnetx import units
 from resnetx.record.comparisons import Estimate
 from resnetx.record.prediction import HARDLY, PartName, PredictedPoint, Prediction
-from resnetx.reporting.compared_systems import lead, ratio, side_of
+from resnetx.reporting.compared_systems import lead, ratio, settings_that_vary, side_of
 from resnetx.reporting.worth import AS_GOOD, LEAST_GAIN, enough
-from resnetx.request import settings_label, varying_settings
+from resnetx.request import settings_label
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import Unit, cell_ms, how_many, on_cores, to_interval, two_ends, unit_by_library
 
@@ -92,8 +90,7 @@ IDENTITY = ("workload", "batch", "strategy", "system", "library")  # of a curve
 
 def predicted_curves(points: Sequence[PredictedPoint]) -> list[PredictedCurve]:
     """The points by curve, in their order."""
-    requests = [(msgspec.structs.replace(point.request, devices=None), "") for point in points if point.request]
-    keys = [key for key in varying_settings(requests) if key not in IN_COLUMNS]
+    keys = [key for key in settings_that_vary(points) if key not in IN_COLUMNS]
     named = [name for name in ("framework", "precision") if len({getattr(point, name) for point in points}) > 1]
     found: dict[tuple[str, str, str, str, str], list[PredictedPoint]] = {}
     for point in points:

@@ -309,6 +309,14 @@ def test_gpus_on_several_nodes_are_of_several_however_few_they_are(predict):
     assert widths[0] > 1.1 > widths[1]
 
 
+@pytest.mark.parametrize("words", [["predict", "systems=gx8"], ["compare", "systems=gx8,dgx1-p100"]])
+def test_programs_are_told_apart_by_what_changes_a_prediction(words, capsys):
+    """Not by how fast each optimizer learns unless that is set."""
+    assert main([*words, *ALEXNET, "gpus=8", "optimizer=sgd,adamw"]) == 0
+    out = capsys.readouterr().out
+    assert "optimizer=adamw" in out and "learning_rate" not in out and "weight_decay" not in out
+
+
 def test_gpus_of_the_first_node_are_predicted_alike_however_many_nodes_there_are(predict):
     words = ["systems=dgx1-p100", *ALEXNET]
     _, (alone,) = predict(*words, "gpus=8")
