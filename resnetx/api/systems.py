@@ -68,10 +68,10 @@ def refuse_unjoined(given: Point, names: Iterable[str]) -> None:
 def refuse_one_node(given: Point, placed: Iterable[tuple[System, Sequence[int]]]) -> None:
     """Rejects several nodes, and their network, where no GPUs are on more than one; `placed`: the GPUs of each point.
 
-    These are the first ones unless `devices` says otherwise: 8 of two nodes of 8 are those of the first.
+    These are the first ones: 8 of two nodes of 8 are those of the first. Which they are, `devices` may say.
     """
     key = next((key for key in ("nodes", "network", "nics") if given.get(key) is not None), None)
-    if key is None or given.get("nodes") == 1:
+    if key is None or given.get("nodes") == 1 or given.get("devices"):
         return
     most: tuple[System, Sequence[int]] | None = None
     for machine, devices in placed:

@@ -330,7 +330,7 @@ def test_gpus_of_the_first_node_are_predicted_alike_however_many_nodes_there_are
     [
         (["predict", *ALEXNET], "dgx1-p100", "nodes=2 network=edr100 gpus=8", "nodes=2: 8 GPUs fit on one node of 2x"),
         (["predict", *ALEXNET], "a100-ib", "nics=1 gpus=1,4", "nics=1: 4 GPUs fit on one node of 2x a100-ib"),
-        (["predict", *ALEXNET], "a100-ib", "network=10gbe devices=4,5", "network=10gbe: 2 GPUs fit on one node"),
+        (["predict", *ALEXNET], "a100-ib", "network=10gbe gpus=2", "network=10gbe: 2 GPUs fit on one node"),
         (["topology", "collective=allreduce"], "dgx2", "nodes=2 network=edr100 gpus=2..16", "nodes=2: 16 GPUs fit on"),
     ],
 )
@@ -349,6 +349,7 @@ def test_several_nodes_none_of_whose_gpus_meet_are_refused(verb, system, words, 
         (["nodes=64"], [1, 2, 4, 8, 16, 32, 64, 128, 256]),
         (["nodes=2", "gpus=4,16"], [4, 16]),
         (["nodes=2", "devices=0,8"], [2]),
+        (["nodes=2", "devices=8,9"], [2]),
     ],
 )
 def test_nodes_that_are_asked_for_are_predicted_where_nobody_says_how_many_gpus(predict, words, counts):

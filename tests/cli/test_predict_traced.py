@@ -60,8 +60,8 @@ def test_frameworks_overlap_the_same_messages_differently(predict, imported):
 
 def test_no_link_changes_a_traced_message(predict, imported):
     trace = imported("gpus=2")
-    _, (here,) = predict(trace, *K80, "gpus=2")
-    _, (faster,) = predict(trace, *K80, "gpus=2", "nodes=4", "network=hdr200")
+    _, (here,) = predict(trace, *K80, "devices=0,4")
+    _, (faster,) = predict(trace, *K80, "devices=0,4", "nodes=4", "network=hdr200")
     assert faster["iteration_s"] == here["iteration_s"]
     _, (modelled,) = predict(trace, K80[0], "gpus=2", "strategy=layerwise")
     assert modelled["communication_s"] < here["communication_s"] / 10
