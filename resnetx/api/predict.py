@@ -91,8 +91,6 @@ def _priced(prediction: Prediction, given: Point, systems: Mapping[str, System])
         return prediction
     settings, _ = split(dict(each_of("predict", given)[0][0]))
     deadline_s = None if settings.deadline is None else seconds_of("deadline", settings.deadline)
-    if settings.deadline is not None and not settings.deadline.strip()[-1:].isalpha():
-        raise ConfigError(f"deadline={settings.deadline}: hours, minutes or seconds? give its unit, as in 24h or 3d")
     if settings.price is None:
         if deadline_s is not None:
             raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")

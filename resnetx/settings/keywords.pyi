@@ -644,7 +644,7 @@ class PredictKeywords(TypedDict, total=False):
     clock: Axis[str | float | None]
     what_if: WhatIfSettings
     price: float | Mapping[str, float] | None
-    deadline: str | None
+    deadline: float | str | None
     job_images: float
     sensitivity: bool
     timeline: bool
@@ -682,7 +682,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     clock: str | float | None
     what_if: WhatIfGroup
     price: float | dict[str, float] | None
-    deadline: str | None
+    deadline: float | str | None
     job_images: float
     sensitivity: bool
     timeline: bool

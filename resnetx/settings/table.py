@@ -558,7 +558,7 @@ SECTIONS = (
         Setting("price", float | dict[str, float] | None, None,
             "of one GPU for an hour, or of a node of each system, as price=gx8:8,dgx-h200:40: the cheapest is named",
             verbs="predict", range=Range(0, 10**9, "in any currency", above=True)),
-        Setting("deadline", str | None, None,
+        Setting("deadline", float | str | None, None,
             "time to train job_images in, e.g. 24h: of what ends in time the cheapest; null: none", verbs="predict",
             unit="s", example="24h", range=Range(1, 366 * DAY_S, "a year, in seconds")),
         Setting("job_images", float, 115_305_030,
