@@ -84,9 +84,9 @@ def test_ring_along_the_bus_passes_switches_and_hosts():
 
 @pytest.mark.parametrize(("count", "published"), [(4, 363), (5, 414), (6, 436), (7, 460), (8, 473)])
 def test_in_switch_reduction_grows_with_the_gpus(count, published):
-    """ml-engineering, 8x H200, 8 GiB; 365 by rings."""
+    """ml-engineering, 8x H200, 8 GiB; 365 by rings, which four still take."""
     made = plan(load("dgx-h200"), devices=range(count), library="nvls")
-    assert made.cost(8 * 2**30).algorithm == "nvls"
+    assert made.cost(8 * 2**30).algorithm == ("nvls" if count > 4 else "ring")
     assert made.cost(8 * 2**30).busbw_Bps / 1e9 == pytest.approx(published, rel=0.06)
 
 

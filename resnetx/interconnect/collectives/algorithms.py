@@ -63,7 +63,9 @@ LAUNCH_SHARES: dict[LaunchMode | None, float] = {"process-per-gpu": 0.0, None: 0
 LAUNCH_ALIKE = 1.1  # times as long as with a process for each GPU, from which it makes a difference
 
 
-SETTLING_FROM = 8.0  # compute capability: V100s over direct NVLinks show none of it, A100s do, four of them as eight
+# Compute capability: V100s over direct NVLinks show none of it, A100s and B200s do, four of them as eight. Two to eight
+# H100s and H200s show none either, and in LL and LL128 they reach the shares that tuning.cc has: three publishers.
+SETTLING_FROM, HOPPER = 8.0, 9
 
 # What NCCL hands to switches that reduce (enqueue.cc and nvls.cc of 2.30): chunks of so many bytes, from so many on for
 # all channels and parts; in one node, and in a tree of nodes. Rates are of the largest chunk on eight GPUs.
@@ -71,6 +73,8 @@ SWITCH_CHUNKS = ((64, 2**17), (8, 2**16), (2, 2**15), (0, 2**14))
 TREE_CHUNKS = ((4, 2**17), (1, 2**16), (0, 2**15))
 SWITCH_CHANNELS = ((10.0, 24, 32), (0.0, 16, 16))  # from this compute capability on, in one node and in several
 SWITCH_GPUS, MOST_SWITCH_PARTS = 8, 32
+SEARCHED_IN_SWITCH = 5 / 6  # of what its search finds, as NCCL expects (tuning.cc of 2.19 to 2.27)
+EXPECTED_TREE_STEP_s = 28e-6  # in one node (tuning.cc of 2.5 to 2.22); later 4, but at a lower rate: no more are taken
 BOTH_LIMIT = 4  # norm of what the switches and what the network take: the slower is waited for, and some of the other
 
 
@@ -253,7 +257,7 @@ class NcclAlgorithms:
         passed = {name for ring in self.inside.rings for name in ring.walk}
         cpus = [part for name in passed if isinstance(part := self.system.component(name).part, CpuSpec)]
         between_Bps = AMD_Bps if any("AMD" in cpu.about for cpu in cpus) else self.inside.ring_Bps
-        return UNFOUND_Bps if len(cpus) > 1 and between_Bps < SEARCHED_Bps else math.inf
+        return UNFOUND_Bps if len(cpus) > 1 and between_Bps < SEARCHED_Bps[0][1][-1] else math.inf
 
     @property
     def tree_Bps(self) -> float:
@@ -413,19 +417,20 @@ class NcclAlgorithms:
         factor = self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
         capability = self._gpu.compute_capability.value
-        settles = simple and self._on_nvlink and capability >= SETTLING_FROM
+        hopper = int(capability) == HOPPER
+        settles = simple and self._on_nvlink and capability >= SETTLING_FROM and not hopper
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = protocol.nvlink_s if self._on_nvlink else protocol.pcie_s
         share = protocol.share if self._on_nvlink or protocol.pcie_share is None else protocol.pcie_share
         taken_share, handovers = self.fitted.share(protocol.name, kind, self._on_nvlink), protocol.handovers(kind)
-        if kind == "once" and self._on_nvlink and self.generation.in_switch_s is not None:
-            # As its source says; SuperBench's A100s ran an older one. In LL a step takes two on B200, too.
+        recent = self.generation.in_switch_s is not None or hopper
+        if kind != "chain" and self._on_nvlink and recent:
             if protocol.name == "LL":
                 share = min(1 / 2, next(most for least, most in LL_INSIDE_Bps if capability >= least) / self.ring_Bps)
-            else:
-                handovers = 1
-            taken_share = share
-        hop_s = expected_hop_s if self._rccl else self.fitted.hop(protocol.name, self._on_nvlink) or expected_hop_s
+            if kind == "once" or hopper:  # as its source says; SuperBench's A100s ran an older one
+                handovers = handovers if protocol.name == "LL" else 1  # in LL a step takes two on B200, too
+                taken_share = share
+        hop_s = expected_hop_s if self._rccl else self._taken_hop_s(protocol)
         return Algorithm(
             "ring",
             self._start_s + protocol.base_s + handovers * steps * hop_s,
@@ -440,6 +445,12 @@ class NcclAlgorithms:
             ),
         )
 
+    def _taken_hop_s(self, protocol: Protocol) -> float:
+        """A step. Over PCI Express Simple's takes as long as over NVLink is expected: three ladders of two machines."""
+        if not self._on_nvlink:
+            return protocol.nvlink_s if protocol.name == "Simple" else protocol.pcie_s
+        return self.fitted.hop(protocol.name) or protocol.nvlink_s
+
     def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
         if self.between is None or self.operation.name != "allreduce":
             return None
@@ -450,10 +461,11 @@ class NcclAlgorithms:
         hop = self.generation.tree
         if hop is None or self.tree_Bps <= 0 or (self._mi300 and self.between is None):  # RCCL has none there
             return None
-        expected = (self._tree_fixed_s(hop), 1 / (min(self.tree_Bps, self._most_expected_Bps) * TREE_SHARE))
+        expected_s = self._tree_steps * EXPECTED_TREE_STEP_s
+        expected = (expected_s, 1 / (min(self.tree_Bps, self._most_expected_Bps) * TREE_SHARE))
         return Algorithm(
             "tree",
-            self._start_s + expected[0],
+            self._start_s + self._tree_fixed_s(hop),
             1 / (self.tree_Bps * TREE_SHARE),
             self._limit(self.tree_Bps, self.inside.chain_limit),
             by_size=TREE_BY_SIZE if self.between and not self._rccl else (),
@@ -483,6 +495,9 @@ class NcclAlgorithms:
         hopper = capability < 10
         share = self.fitted.hopper_in_switch_share if hopper else expected_share
         parts = min(ranks, MOST_SWITCH_PARTS)
+        # A channel for each of them; its GPU sends and receives what the others do, and its own part.
+        tried_Bps = next(tried for least, tried in SEARCHED_Bps if capability >= least)
+        searched_Bps = parts * next((each for each in tried_Bps if (parts + 1) * each <= port_Bps), tried_Bps[-1])
         moved = (1 + 1 / parts) / port_Bps
         lost = max(1.0, parts / SWITCH_GPUS) ** self.fitted.in_switch_lost
         inside_s, between_s = moved / share * lost, (2 if self._nodes > 2 else 1) / self._network_Bps
@@ -495,7 +510,7 @@ class NcclAlgorithms:
             (inside_s**BOTH_LIMIT + between_s**BOTH_LIMIT) ** (1 / BOTH_LIMIT) if self.between else inside_s,
             self.between.limit if self.between and between_s > inside_s else _SWITCH_PORTS,
             in_chunks=SwitchChunks(self.fitted.in_switch_chunk_s, fill, channels, parts, chunks),
-            expected=None if self.between else (switch_s, (1 + 1 / ranks) / port_Bps / expected_share),
+            expected=None if self.between else (switch_s, 1 / (SEARCHED_IN_SWITCH * searched_Bps)),
         )
 
     @property

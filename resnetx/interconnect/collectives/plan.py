@@ -34,6 +34,7 @@ The assumptions, and how much depends on each:
 - Who starts the GPUs decides what small sizes take (`Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.2 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.84 on Hopper (fitted; the source has 0.85).
+- What NCCL takes of these is held to what its own code answers (`tests/interconnect/nccl_search.yaml`).
 - Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`); reduction in switches takes there what
   it takes inside one node, and the steps between nodes; RCCL has Simple only. One figure is fitted to times between
   nodes: a channel of a tree hands on in LL at 5.3 GB/s, step after step.

@@ -46,9 +46,10 @@ class Protocol:
 
 
 # By compute capability: tuning.cc of 2.10 on, as what is published of A100s changes protocol where it says; and of 2.5
-# to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20. Over PCI Express newer
-# GPUs run what 2.21 expects: half of the rate in LL. tuning.cc has a third for what does not add up, which would put
-# its change to LL128 past 2 MiB on 8 A100s; SuperBench has it below, as for what does.
+# to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20; GPUs before it have no
+# LL128. Over PCI Express newer GPUs run what 2.21 expects: half of the rate in LL. Until then tuning.cc has a third for
+# what does not add up, which would put its change to LL128 past 2 MiB on 8 A100s; SuperBench has it below, as for what
+# does.
 _VOLTA = 20 / 22.5
 PROTOCOLS = (
     (
@@ -60,13 +61,14 @@ PROTOCOLS = (
         ),
     ),
     (
-        0.0,
+        7.0,
         (
             Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, _VOLTA / 4),
             Protocol("LL128", 10.0e-6, 1.9e-6, 2.5e-6, _VOLTA * 0.92),
             Protocol("Simple", 8.4e-6, 3.4e-6, 5.7e-6, _VOLTA),
         ),
     ),
+    (0.0, (Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, 1 / 4), Protocol("Simple", 8.4e-6, 3.4e-6, 5.7e-6, 1.0))),
 )
 # AMD's RCCL, by its own tuning.cc (2.21, table 5, that of MI300X; hops of other chips: table 0), whose bases have the
 # launch in them (a step of LL alone would be 2.4 us more on eight MI300X than all of it took); it has no LL128 there.
@@ -133,9 +135,14 @@ LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 LL_INSIDE_Bps = ((10.0, 282e9), (9.0, 141e9), (8.0, 87.7e9), (0.0, 39e9))
 
 
-# On Blackwell NCCL's search tries no ring below 18 GB/s (search.cc of 2.28), and gives 16 to any two CPUs of AMD
-# (topo.h). Where it finds none it expects 0.1, and LL ends at 4 KiB: published of eight GPUs on two EPYC 9575F.
-SEARCHED_FROM, SEARCHED_Bps, AMD_Bps, UNFOUND_Bps = 10.0, 18e9, 16e9, 0.1e9
+# What NCCL's search tries of a channel inside a node (search.cc of 2.28), by compute capability. Where Blackwell's end
+# above what joins the CPUs (topo.h gives any two of AMD 16 GB/s), it expects 0.1, and LL ends at 4 KiB: published of
+# eight GPUs on two EPYC 9575F.
+SEARCHED_Bps = (
+    (10.0, (90e9, 80e9, 70e9, 60e9, 50e9, 40e9, 30e9, 24e9, 20e9, 19e9, 18e9)),
+    (9.0, (60e9, 50e9, 40e9, 30e9, 24e9, 20e9, 15e9, 12e9, 11e9, 6e9, 3e9)),
+)
+SEARCHED_FROM, AMD_Bps, UNFOUND_Bps = 10.0, 16e9, 0.1e9
 
 
 # NCCL 2.1 and 2.2 take LL to 16 KiB, and one ring to so many bytes of a call, by compute capability (NVIDIA's
@@ -190,9 +197,9 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
     ll_channel_s_per_B: float = 0.0  # of each step of a tree of nodes in LL, for what a channel has of it
 
-    def hop(self, protocol: str, on_nvlink: bool) -> float | None:
+    def hop(self, protocol: str) -> float | None:
         """Seconds of a step over NVLink; None: what the library expects, which is what it takes."""
-        return {"Simple": self.hop_s, "LL128": self.ll128_hop_s}.get(protocol) if on_nvlink else None
+        return {"Simple": self.hop_s, "LL128": self.ll128_hop_s}.get(protocol)
 
     def share(self, protocol: str, shape: Shape, on_nvlink: bool) -> float:
         """Of the links' rate, by protocol and operation; `on_nvlink`: else over PCI Express."""

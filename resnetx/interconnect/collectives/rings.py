@@ -46,6 +46,39 @@ def pack_rings(lanes: Lanes) -> list[Order]:
     return [orders[index] for index in _packing(room, [directions(order) for order in orders], out + into, bound)]
 
 
+def pack_relayed(lanes: Lanes) -> list[Order]:
+    """The most rings that fit if a step without a lane of its own may pass the GPU with most lanes to both ends.
+
+    As NCCL searches them since 2.8 (paths.cc: PATH_NVB). An order has each GPU once; `relayed` has those between, too.
+    """
+    size = len(lanes)
+    ways = {(a, b): _relayed_step(lanes, a, b) for a, b in permutations(range(size), 2)}
+    reached = [[int(bool(ways.get((a, b)))) for b in range(size)] for a in range(size)]
+    orders, complete = _orders(reached, closed=True)
+    if not complete:
+        return []
+    room = {(a, b): lanes[a][b] for a, b in permutations(range(size), 2)}
+    out = [[(gpu, other) for other in range(size) if other != gpu] for gpu in range(size)]
+    into = [[(other, gpu) for other in range(size) if other != gpu] for gpu in range(size)]
+    steps_of = {order: directions(relayed(lanes, order)) for order in orders}
+    once = [order for order, steps in steps_of.items() if len(set(steps)) == len(steps)]
+    found = _packing(room, [steps_of[order] for order in once], out + into, fewest_lanes(lanes))
+    return [once[index] for index in found]
+
+
+def relayed(lanes: Lanes, order: Order) -> Order:
+    """A ring with the GPUs that its steps without a lane of their own pass."""
+    return tuple(gpu for step in directions(order) for gpu in _relayed_step(lanes, *step)[:-1])
+
+
+def _relayed_step(lanes: Lanes, a: int, b: int) -> Order:
+    """From one GPU to another: directly, through the GPU with most lanes to both, or (): neither is possible."""
+    if lanes[a][b]:
+        return (a, b)
+    width, via = max((min(lanes[a][c], lanes[c][b]), -c) for c in range(len(lanes)))
+    return (a, -via, b) if width else ()
+
+
 def pack_chains(lanes: Lanes) -> list[Order]:
     """The most chains that fit at once; each takes both directions of the lanes it uses."""
     size = len(lanes)
@@ -232,7 +265,7 @@ class Generation:
     buffer_bytes: int = 2**22
     protocols: bool = False  # chooses among LL, LL128 and Simple (`protocols`)
     sends: bool = False  # has messages between GPUs (ncclSend and ncclRecv, 2.7 and later)
-    relays: bool = False  # sends them through a GPU that has NVLinks to both (NCCL_NVB_DISABLE, 2.11 and later)
+    relays: bool = False  # through a GPU that has NVLinks to both: rings since 2.8, messages since 2.11
 
     def piece_bytes(self, operation: Operation) -> int:
         """What a chain hands over at once; 0: nothing waits for it."""
@@ -443,10 +476,14 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> N
     else:
         orders, share = _pack(lanes, len(devices) <= generation.half_lanes_up_to)
         note = _about_mesh(names, lanes, links, len(orders), share)
+        if not orders and generation.relays and (orders := pack_relayed(lanes)):
+            rings_found = _about_mesh(names, lanes, links, len(orders), share)
+            note += f" With steps through a GPU that has links to both (NCCL 2.8 and later): {rings_found}"
     chains = pack_chains(lanes) if generation.tree else []
 
     def named(order: Order, bandwidth_Bps: float, closed: bool) -> Ring:
-        gpus, walk = zip(*((devices[index], names[index]) for index in order), strict=True)
+        passed = relayed(lanes, order) if closed and not generation.one_ring else order
+        gpus, walk = tuple(devices[index] for index in order), tuple(names[index] for index in passed)
         return Ring(gpus, bandwidth_Bps, walk, closed)
 
     return NodeRings(
