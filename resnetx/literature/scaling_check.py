@@ -28,8 +28,7 @@ from resnetx.literature.training_rates import (
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
-from resnetx.prediction.open_points import left_open
-from resnetx.prediction.predict import calibrated, simulated, simulated_ends
+from resnetx.prediction.predict import calibrated, open_ends, simulated
 from resnetx.prediction.scaling import (
     ScalingKind,
     decoding_beside,
@@ -156,12 +155,12 @@ class ScalingCase:
     @property
     def is_open(self) -> bool:
         """Whether nothing determines it but its two ends."""
-        return left_open(self.point) is not None
+        return open_ends(self.point) is not None
 
     def ends(self, costs: ScalingCosts) -> tuple[Iteration, Iteration] | None:
         """Its fast and its slow end, where it is open."""
-        undecided = left_open(self._with(costs))
-        return None if undecided is None else simulated_ends(undecided)
+        found = open_ends(self._with(costs))
+        return None if found is None else found[1:]
 
     def iteration(self, costs: ScalingCosts) -> Iteration:
         point = self._with(costs)
@@ -473,8 +472,8 @@ class StrongCase:
 
     def ends(self) -> tuple[Iteration, Iteration] | None:
         """Its fast and its slow end, where it is open."""
-        undecided = left_open(self.point)
-        return None if undecided is None else simulated_ends(undecided)
+        found = open_ends(self.point)
+        return None if found is None else found[1:]
 
     def predicted(self) -> Iteration:
         return simulated(self.point)

@@ -133,13 +133,14 @@ def test_one_process_for_all_gpus_is_open_between_ends_that_hold_nine_of_ten(row
     assert sum(bool(row.held) for row in own) == 79
 
 
-def test_rates_over_tcp_lie_between_the_ends_of_all_of_the_network_and_one_flow(rows):
-    """Horovod's own, and two users' of p3.16xlarge."""
+def test_rates_over_tcp_are_open_where_one_flow_would_take_much_longer(rows):
+    """Horovod's own, and two users' of p3.16xlarge, whose messages hide behind large batches in half precision."""
     cards = {case.id: case.series.cluster.network for case in cases() if case.nodes != "one node"}
     tcp = [row for row in rows if row.question == NODES and cards.get(row.id) in ("25gbe", "40gbe")]
-    assert len(tcp) == 13
-    assert all(row.predicted is None and row.held for row in tcp)
-    assert max(math.log(row.linear / row.measured) for row in tcp) > 0.4
+    assert len(tcp) == 13 and all(row.held for row in tcp)
+    left_open = [row for row in tcp if row.predicted is None]
+    assert len(left_open) == 4 and max(math.log(row.linear / row.measured) for row in left_open) > 0.4
+    assert fmean(abs(math.log(row.predicted / row.measured)) for row in tcp if row.predicted) < 0.05
 
 
 def test_half_precision_of_a_generation_that_is_left_out_lies_between_its_ends(monkeypatch):
