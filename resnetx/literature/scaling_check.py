@@ -7,6 +7,7 @@ from functools import cached_property
 from math import exp, log
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +15,7 @@ from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
+from resnetx.interconnect.systems.paths import Transport
 from resnetx.literature.training_rates import (
     Series,
     StepSeries,
@@ -297,6 +299,21 @@ def untold_cases(known: tuple[int, ...] = ()) -> Iterator[ScalingCase]:
             if gpus > max(known, default=1):
                 deployment = Deployment(of.on(gpus), of.library, "host")
                 yield ScalingCase(of, gpus, measured, deployment=deployment, known=known)
+
+
+def divided_cases() -> Iterator[ScalingCase]:
+    """Each rate of several GPUs at a batch at which the same program has a rate of one, from that rate."""
+    staged = [of for box in (*STAGED, None) for of in staged_series(box)]
+    transports: tuple[tuple[Sequence[Series], Transport], ...] = ((series(), "auto"), (staged, "host"))
+    for all_series, transport in transports:
+        programs = [(msgspec.structs.replace(of, batch_size_per_gpu=1, images_per_s={}), of) for of in all_series]
+        for program, of in programs:
+            alone = {other.batch_size_per_gpu: other.images_per_s[1] for own, other in programs if own == program}
+            for gpus, measured in of.scaled:
+                if (batch := gpus * of.batch_size_per_gpu) in alone:
+                    rate = StatedRates(((batch, alone[batch]),), "stated", of.source)
+                    deployment = Deployment(of.on(gpus), of.library, transport)
+                    yield ScalingCase(of, gpus, measured, rate=rate, deployment=deployment)
 
 
 def staged_rates(of: Series) -> Iterator[StagedRate]:
