@@ -263,7 +263,7 @@ def _rate_asked(point: Point) -> tuple[str, str]:
     file = workload.scaled.where if workload.scaled else "rates.yaml"
     counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
     return (
-        f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=",
+        f"Time your own program, and write images_per_s: {{{counts}}} into {file}, which is calibration=",
         _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file)))),
     )
 
