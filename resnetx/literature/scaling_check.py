@@ -293,10 +293,14 @@ def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
 
 
 def untold_cases(known: tuple[int, ...] = ()) -> Iterator[ScalingCase]:
-    """Published rates of all boxes whose GPUs are no peers, not told how they share the host; `known`: counts given."""
+    """Published rates of all boxes whose GPUs are no peers, not told how they share the host.
+
+    `known`: counts whose rates are given, which say nothing of several nodes.
+    """
     for of in (of for box in (*STAGED, None) for of in staged_series(box) if {*known} <= {*of.images_per_s}):
+        most = len(of.on(1).gpus) if known else math.inf
         for gpus, measured in of.scaled:
-            if gpus > max(known, default=1):
+            if max(known, default=1) < gpus <= most:
                 deployment = Deployment(of.on(gpus), of.library, "host")
                 yield ScalingCase(of, gpus, measured, deployment=deployment, known=known)
 

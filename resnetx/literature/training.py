@@ -62,7 +62,7 @@ _STAGED = {
     "shared": "one path through the host, as told (one box, each network left out)",
     "per-gpu": "a path for each, as told (one box, each network left out)",
 }
-_UNTOLD = "not told which (fifteen boxes)"
+_UNTOLD = "not told which (eighteen boxes)"
 NO_PEERS_SHOWN = "GPUs no peers, from the rates of one, two and four (six boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
