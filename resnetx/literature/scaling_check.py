@@ -7,6 +7,7 @@ from functools import cached_property
 from math import exp, log
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +15,7 @@ from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
+from resnetx.interconnect.systems.paths import Transport
 from resnetx.literature.training_rates import (
     Series,
     StepSeries,
@@ -28,8 +30,7 @@ from resnetx.literature.training_rates import (
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
-from resnetx.prediction.open_points import left_open
-from resnetx.prediction.predict import calibrated, simulated, simulated_ends
+from resnetx.prediction.predict import calibrated, open_ends, simulated
 from resnetx.prediction.scaling import (
     ScalingKind,
     decoding_beside,
@@ -156,12 +157,12 @@ class ScalingCase:
     @property
     def is_open(self) -> bool:
         """Whether nothing determines it but its two ends."""
-        return left_open(self.point) is not None
+        return open_ends(self.point) is not None
 
     def ends(self, costs: ScalingCosts) -> tuple[Iteration, Iteration] | None:
         """Its fast and its slow end, where it is open."""
-        undecided = left_open(self._with(costs))
-        return None if undecided is None else simulated_ends(undecided)
+        found = open_ends(self._with(costs))
+        return None if found is None else found[1:]
 
     def iteration(self, costs: ScalingCosts) -> Iteration:
         point = self._with(costs)
@@ -292,12 +293,31 @@ def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
 
 
 def untold_cases(known: tuple[int, ...] = ()) -> Iterator[ScalingCase]:
-    """Published rates of all boxes whose GPUs are no peers, not told how they share the host; `known`: counts given."""
+    """Published rates of all boxes whose GPUs are no peers, not told how they share the host.
+
+    `known`: counts whose rates are given, which say nothing of several nodes.
+    """
     for of in (of for box in (*STAGED, None) for of in staged_series(box) if {*known} <= {*of.images_per_s}):
+        most = len(of.on(1).gpus) if known else math.inf
         for gpus, measured in of.scaled:
-            if gpus > max(known, default=1):
+            if max(known, default=1) < gpus <= most:
                 deployment = Deployment(of.on(gpus), of.library, "host")
                 yield ScalingCase(of, gpus, measured, deployment=deployment, known=known)
+
+
+def divided_cases() -> Iterator[ScalingCase]:
+    """Each rate of several GPUs at a batch at which the same program has a rate of one, from that rate."""
+    staged = [of for box in (*STAGED, None) for of in staged_series(box)]
+    transports: tuple[tuple[Sequence[Series], Transport], ...] = ((series(), "auto"), (staged, "host"))
+    for all_series, transport in transports:
+        programs = [(msgspec.structs.replace(of, batch_size_per_gpu=1, images_per_s={}), of) for of in all_series]
+        for program, of in programs:
+            alone = {other.batch_size_per_gpu: other.images_per_s[1] for own, other in programs if own == program}
+            for gpus, measured in of.scaled:
+                if (batch := gpus * of.batch_size_per_gpu) in alone:
+                    rate = StatedRates(((batch, alone[batch]),), "stated", of.source)
+                    deployment = Deployment(of.on(gpus), of.library, transport)
+                    yield ScalingCase(of, gpus, measured, rate=rate, deployment=deployment)
 
 
 def staged_rates(of: Series) -> Iterator[StagedRate]:
@@ -473,8 +493,8 @@ class StrongCase:
 
     def ends(self) -> tuple[Iteration, Iteration] | None:
         """Its fast and its slow end, where it is open."""
-        undecided = left_open(self.point)
-        return None if undecided is None else simulated_ends(undecided)
+        found = open_ends(self.point)
+        return None if found is None else found[1:]
 
     def predicted(self) -> Iteration:
         return simulated(self.point)

@@ -26,6 +26,7 @@ from resnetx.literature.scaling_check import Floats, ScalingCase, cases, strong_
 from resnetx.literature.training_rates import any_memory
 from resnetx.literature.transformers import TransformerCase
 from resnetx.prediction.host_step import PARALLEL_s
+from resnetx.prediction.open_points import may_be_one_flow
 from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scaling import (
     ANY,
@@ -124,12 +125,12 @@ Farther = tuple[str, Floats]  # of a rate of several nodes: its cluster, and its
 
 
 def _errors_between(chosen: Iterable[ScalingCase], costs: ScalingCosts) -> list[Farther]:
-    """Of all rates of several nodes, but for those that are open; their steps go on a line between no loss and most."""
+    """Of rates of several nodes whose network is known; their steps go on a line between no loss and most."""
     ends = [replace(costs, between=float(each)) for each in (_BETWEEN[0], _BETWEEN[-1])]
     images = (
         (case.machines, [case.measured / case.predicted(each) for each in ends])
         for case in chosen
-        if case.nodes != ONE_NODE and not case.is_open and not is_typical(case.kind)
+        if case.nodes != ONE_NODE and not (case.is_open or may_be_one_flow(case.point) or is_typical(case.kind))
     )
     return [
         (machines, np.abs(np.log(np.interp(_BETWEEN, (_BETWEEN[0], _BETWEEN[-1]), over))))

@@ -27,7 +27,7 @@ from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, by_peak, interval_score, of_one_batch, rival_intervals
-from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
+from resnetx.literature.scaling_check import ScalingCase, cases, divided_cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import BY_PEAK, left_out, rescaled_pairs
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
@@ -62,7 +62,7 @@ _STAGED = {
     "shared": "one path through the host, as told (one box, each network left out)",
     "per-gpu": "a path for each, as told (one box, each network left out)",
 }
-_UNTOLD = "not told which (fifteen boxes)"
+_UNTOLD = "not told which (eighteen boxes)"
 NO_PEERS_SHOWN = "GPUs no peers, from the rates of one, two and four (six boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
@@ -188,7 +188,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
 def validate() -> tuple[TrainingRow, ...]:
     """All published rates with their predictions, group by group."""
     published, scaled = training(), list(cases())
-    rows = [*_steps(), *_strong(), *_rescaled()]
+    rows = [*_steps(), *_strong(), *map(_divided, divided_cases()), *_rescaled()]
     rows += [_scaling(case) for case in scaled]
     # XLA makes a program of one's own of a network: two of its rates of one GPU are 17 times below those without it.
     rows += [_from_nothing(case) for case in scaled if not (case.series.compiled or case.series.counted)]
@@ -481,6 +481,17 @@ def _strong() -> Iterator[TrainingRow]:
             linear=case.linear,
             five_constants=None if case.one_process else of_one_batch(case, cases),
         )
+
+
+def _divided(case: ScalingCase) -> TrainingRow:
+    """The same of a batch whose rates are published among those of batches that grow with the GPUs."""
+    assert case.rate is not None, "one GPU's rate at the whole batch"
+    ((batch, rate),) = case.rate.by_batch
+    alike = _ONE_PROCESS[:-2] if case.one_process else group_text(*case.kind)
+    group = f"{STRONG}: {'GPUs that are no peers, not told which' if case.point.no_peers else alike}"
+    question = NOT_PEERS if case.point.no_peers else ONE_PROCESS if case.one_process else ONE_BATCH
+    row = _row(case, question, group, f"{rate:g} images/s on one GPU at batch {batch}", rated=False)
+    return replace(row, linear=case.gpus * rate, what=f"{case.series.network}, batch {batch}, {case.series.precision}")
 
 
 def _one_gpu() -> Iterator[TrainingRow]:

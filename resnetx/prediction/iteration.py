@@ -407,7 +407,7 @@ class Iteration:
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
         error = self.exchange.error
-        low, high = best_and_worst(messages=(max(error, self.exchange.faster), error))
+        low, high = best_and_worst(messages=(max(error, self.exchange.faster), max(error, self.exchange.slower)))
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
         if not beside:
             return low, high

@@ -12,7 +12,7 @@ from resnetx.choices import After, Bucket, Fsdp, Layerwise, Server, Strategy, Ze
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.collectives.plan import CollectivePlan
-from resnetx.prediction.open_points import shown_by_rates
+from resnetx.prediction.open_points import may_be_one_flow, shown_by_rates
 from resnetx.prediction.scenario import SHOWN_BY_RATES, Point, StagedPaths
 from resnetx.prediction.step import COPY_SHARE, UNEXPLAINED, Compute, HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
@@ -54,6 +54,7 @@ class Exchange:
     fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
     parts: int = 1  # of a rank's batch, for each of which some messages are sent
     faster: float = 0.0  # ln of how many times as fast a message may be, where that is more than `error`
+    slower: float = 0.0  # likewise, as slow
     more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
     unexplained_s: float = 0.0  # likewise, and not of messages
 
@@ -75,6 +76,7 @@ class Exchange:
             messages=HashedTuple((*self.messages, *more, *unexplained)),
             error=self.error * share,
             faster=self.faster * share,
+            slower=self.slower * share,
             more_s=more_s,
             unexplained_s=unexplained_s,
         )
@@ -96,6 +98,15 @@ NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)
 
 def of_point(point: Point, computed: Compute) -> Exchange:
     """All messages of a step of a point, whose ranks compute so."""
+    made = _of_network(point, computed)
+    if not made.messages or not may_be_one_flow(point):
+        return made
+    slow = _of_network(replace(point, deployment=point.deployment.by_one_flow), computed)
+    return replace(made, slower=log(slow.time_s / made.time_s))
+
+
+def _of_network(point: Point, computed: Compute) -> Exchange:
+    """The same, if flows carry all of its network."""
     if point.gpus == 1:
         return NOTHING_SENT
     workload, deployment, strategy = point.workload, point.deployment, point.workload.strategy

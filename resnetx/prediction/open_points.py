@@ -41,6 +41,9 @@ HALF_SHARE = 0.2
 # Of a step, for each other GPU of a host that makes samples, at most: what steps of AlexNet that read JPEG files take
 # longer on 8 A100 in TF32 (Lambda), the most of all published loaders.
 MADE = 0.25
+# How many times as long a step takes by one TCP flow a card, from which it is open; less lies within its interval. Of
+# 13 published rates over such networks nine are below, by 1.11 or less, and the others from 1.32 on; assumed.
+FLOWS_OPEN = 1.2
 # Of a step of one node whose rate is known, at most: what its messages take through the host.
 MESSAGES = 0.8
 
@@ -54,6 +57,7 @@ class Undecided:
     closing: str  # the command
     fast: Point
     slow: Point
+    least: float = 1.0  # how many times as long as the fast end the slow one takes at least, else it is determined
 
     @property
     def point(self) -> Point:
@@ -65,7 +69,8 @@ class Undecided:
         fast, slow = opens(self.fast), opens(self.slow)
         assert fast is not None and slow is not None, "what opens a point opens its ends"
         reason, ends = f"{self.reason}; {other.reason}", f"{self.ends} {other.ends}"
-        return replace(self, reason=reason, ends=ends, fast=fast.fast, slow=slow.slow)
+        least = min(self.least, other.least)
+        return replace(self, reason=reason, ends=ends, fast=fast.fast, slow=slow.slow, least=least)
 
 
 # Settings that need not be said, as `predict` has them.
@@ -138,7 +143,7 @@ def left_open(point: Point) -> Undecided | None:
     if compiled is None or scaled is None:
         return compiled or scaled
     reason, ends = f"{compiled.reason}; {scaled.reason}", f"{compiled.ends} {scaled.ends}"
-    return replace(scaled, reason=reason, ends=ends, fast=_launched_at_once(scaled.fast))
+    return replace(scaled, reason=reason, ends=ends, fast=_launched_at_once(scaled.fast), least=compiled.least)
 
 
 def _compiled(point: Point) -> Undecided | None:
@@ -258,19 +263,25 @@ def _rate_asked(point: Point) -> tuple[str, str]:
     file = workload.scaled.where if workload.scaled else "rates.yaml"
     counts = f"{point.gpus}: ..." if workload.rates or workload.trace else f"1: ..., {point.gpus}: ..."
     return (
-        f"Measure it, and write images_per_s: {{{counts}}} into {file}, which is calibration=",
+        f"Time your own program, and write images_per_s: {{{counts}}} into {file}, which is calibration=",
         _asked_again(point, calibration=files if workload.scaled else ",".join(filter(None, (files, file)))),
     )
 
 
-def _over_tcp(point: Point) -> Undecided | None:
-    """Several nodes over TCP faster than any flow of a cloud, where no all-reduce and no rate of several is known."""
+def may_be_one_flow(point: Point) -> bool:
+    """Whether TCP faster than a flow of a cloud joins its nodes, and no all-reduce or rate shows what it carries."""
     deployment, system = point.deployment, point.deployment.described
     is_fast = system.port is not None and system.port.bandwidth_Bps.value > FASTEST_FLOW_Bps
     if len(point.ranks_of_nodes) == 1 or system.one_flow == 1 or not is_fast:
+        return False
+    return not _is_shown(point) and deployment.measured_on(point.gpus) is None
+
+
+def _over_tcp(point: Point) -> Undecided | None:
+    """Several nodes whose messages may have one TCP flow; what hides them well, or sends few, is not left open."""
+    if not may_be_one_flow(point):
         return None
-    if _is_shown(point) or deployment.measured_on(point.gpus) is not None:
-        return None
+    deployment, system = point.deployment, point.deployment.described
     bench = f"resnetx bench collective=allreduce gpus={point.gpus} size=64MiB nodes={system.nodes} launcher=slurm"
     return Undecided(
         f"what TCP flows carry of {system.network} is not measured",
@@ -280,6 +291,7 @@ def _over_tcp(point: Point) -> Undecided | None:
         bench,
         point,
         replace(point, deployment=deployment.by_one_flow),
+        FLOWS_OPEN,
     )
 
 
@@ -333,7 +345,7 @@ def _by_loader(point: Point) -> Undecided | None:
     # it has handed over as many, and as a rate may be off, more
     least = shown * (1 + (point.workload.scaled.error if point.workload.scaled else 0.0))
     slowest = replace(slowest, rate_Bps=max(slowest.rate_Bps, least * image_bytes))
-    ends = (replace(point, deployment=replace(deployment, decoding=(rate,))) for rate in (fastest, slowest))
+    short, long = (replace(point, deployment=replace(deployment, decoding=(rate,))) for rate in (fastest, slowest))
     closing = train_command(request, batch_size=images * ranks, input=request.input.kind, measure="input", gpus=ranks)
     return Undecided(
         "how fast its loader is is not measured",
@@ -341,7 +353,8 @@ def _by_loader(point: Point) -> Undecided | None:
         f"{fastest.rate_Bps / image_bytes:,.0f} (the fast end) to {slowest.rate_Bps / image_bytes:,.0f} (the slow end) "
         f"of such. Measure yours alone, `{closing}`, whose folder is calibration=; or give a rate of as many GPUs.",
         closing,
-        *ends,
+        short,
+        long,
     )
 
 

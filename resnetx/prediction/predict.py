@@ -54,14 +54,22 @@ def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedP
     memory = memory_of(point)
     if reason := lack_of(point, memory):
         return missing(point, "oom", reason, memory)
-    if (undecided := left_open(point)) is not None:
-        return opened(undecided, *simulated_ends(undecided), memory, base)
+    if (found := open_ends(point)) is not None:
+        return opened(*found, memory, base)
     iteration = simulated(point)
     changes = point.setting.sensitivity and point.paths is None
     return predicted(iteration, memory, base, _sensitivity(iteration) if changes else [])
 
 
-def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
+def open_ends(point: Point) -> tuple[Undecided, Iteration, Iteration] | None:
+    """What leaves a point open, with its fast and its slow iteration; None: it is determined."""
+    if (undecided := left_open(point)) is None:
+        return None
+    fast, slow = _simulated_ends(undecided)
+    return None if slow.time_s < undecided.least * fast.time_s else (undecided, fast, slow)
+
+
+def _simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
     """The fast and the slow iteration of a point that is open; each corrected by the rates that are known.
 
     These may leave less time to what both ends differ in than to what they share, so that the fast one is slower.
@@ -539,8 +547,8 @@ def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple
     memory = memory_of(point)
     if reason := lack_of(point, memory):
         return _named(point, varied, "oom", reason), None
-    if (undecided := left_open(point)) is not None:
-        fast, slow = simulated_ends(undecided)
+    if (found := open_ends(point)) is not None:
+        undecided, fast, slow = found
         row = _named(point, varied, "open", undecided.reason)
         return row._replace(iteration_low_s=fast.interval_s[0], iteration_high_s=slow.interval_s[1]), undecided
     iteration = simulated(point)

@@ -293,7 +293,9 @@ def _exchange_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     if (lab := point.deployment.lab) is not None:
         links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
     source = exchange.calibrated or links
-    return (PredictionInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
+    flow = f"; {exp(exchange.slower):.1f} times as long if a cloud keeps a TCP flow to 5 Gb/s" * (exchange.slower > 0)
+    value = f"limited by {exchange.limiting_link}{flow}"
+    return (PredictionInput(what, value, origin, source, exchange.modelled_error),)
 
 
 def _memory_input(point: Point, memory: Memory) -> tuple[PredictionInput, ...]:

@@ -361,7 +361,8 @@ def parallel_s(point: Point) -> float:
     replayed = workload.request is not None and workload.request.replay is not None
     if workload.strategy.kind == "server" or deployment.on_cpus or deployment.lab or replayed:
         return 0.0
-    if point.setting.one_process:  # which has nobody to agree with
+    is_graph = workload.request is not None and workload.request.graph  # whose hooks run when it is captured
+    if is_graph or point.setting.one_process:  # which has nobody to agree with
         return 0.0
     if point.setting.communication == "trace" or not workload.gradients:
         return 0.0

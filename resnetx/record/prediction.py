@@ -157,8 +157,9 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     interval_by_compute_s: Times | None = None  # with compute_error alone at its best and worst
     interval_by_scaling_s: Times | None = None  # with what scaling costs alone at its best and worst
     scaling: Literal["strong", "weak"] | None = None  # weak: `batch_size` grew with the number of GPUs
-    # The command whose measurement determines the point; until then `iteration_s` and what follows from it are null,
-    # and `interval_s` has the two ends of what it may be. "": the point is determined
+    # The command that determines the point: a measurement, or the prediction from a rate of your own program, which
+    # `open_ends` says where to write; until then `iteration_s` and what follows from it are null, and `interval_s` has
+    # the two ends of what it may be. "": the point is determined
     open: str = ""
     open_ends: str = ""  # what its two ends are, and what closes it, in words; "": likewise
     # Settings of its machine in which points of its prediction differ: {"network": "edr100"}

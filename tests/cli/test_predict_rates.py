@@ -377,13 +377,25 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
 
 
 def test_a_host_that_took_no_time_would_launch_in_none_too(predict, capsys):
-    """20 % of a step is launching, 12 % what going parallel costs the host: 1.1 times went by the latter alone."""
+    """Where no graph can be: 20 % of a step is launching, 12 % what going parallel costs the host."""
     words = ["dgx-a100", "model=resnet50", "precision=fp16", "batch_size=256", "rate=32:1700,256:2470", "gpus=1,8"]
+    words.append("optimizer=adamw")
     _, (_, eight) = predict(*words)
     lost = {part["name"]: part["share"] for part in eight["parts"]}
     assert main(["predict", *words]) == 0
     (gain,) = re.findall(r"at most ([0-9.]+) times if the host took no time", " ".join(capsys.readouterr().out.split()))
     assert float(gain) >= round(1 / (1 - lost["host"] - lost["launching"]), 1) > 1.3
+
+
+def test_a_graph_pays_nothing_to_its_host_on_several_gpus_either(predict, capsys):
+    """Hooks run when it is captured."""
+    words = ["dgx-a100", "model=resnet50", "precision=fp16", "batch_size=256", "rate=32:1700,256:2470", "gpus=1,8"]
+    _, (_, eight) = predict(*words, "graph=true")
+    lost = {part["name"]: part["share"] for part in eight["parts"]}
+    assert (lost["host"], lost["launching"]) == pytest.approx((0, 0), abs=1e-9)
+    assert main(["predict", *words]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "On 8 with graph=true" in said and "if the host took no time" not in said
 
 
 def test_a_rate_with_graph_is_taken_to_be_of_graphs(predict, capsys):

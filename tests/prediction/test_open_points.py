@@ -84,6 +84,16 @@ def test_several_nodes_over_tcp_are_open_down_to_one_flow_of_a_cloud():
     assert both.open == launched.open.replace("roce25", "25gbe") and tcp.open_ends in both.open_ends
 
 
+def test_messages_that_one_flow_would_hide_as_well_leave_nothing_open():
+    """They lie in the interval, which a faster network does not have."""
+    asked = {**V100, "precision": "fp16", "batch_size": 256, "rate": 740}
+    (tcp,), (roce,) = predicted(network="25gbe", **asked), predicted(network="roce25", **asked)
+    assert not tcp.open and tcp.iteration_s == pytest.approx(roce.iteration_s, rel=0.05)
+    told = [line.value for line in resnetx.predict(network="25gbe", **asked).inputs if "TCP flow" in line.value]
+    assert len(told) == 1 and "times as long if a cloud keeps a TCP flow to 5 Gb/s" in told[0]
+    assert tcp.interval_s[1] / tcp.iteration_s > 1.01 * roce.interval_s[1] / roce.iteration_s
+
+
 def test_what_is_measured_closes_tcp(tmp_path):
     for calibration in (rates(tmp_path, 16, 2633), bench(tmp_path, 16)):
         (point,) = predicted(network="25gbe", calibration=[calibration], **V100)

@@ -117,7 +117,9 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
     last = curve.last
     lost = {part.name: part.share for part in last.parts if part.name != "useful"}
     most_lost = {part.name: part.interval[1] for part in last.parts}
-    if lost and not with_graph(last):  # else that says what launching costs
+    if with_graph(last):  # which says what the host costs
+        del lost["host"]
+    elif lost:
         least_useful = min(part.interval[0] for part in last.parts if part.name == "useful")
         lost["host"] += lost["launching"]
         most_lost["host"] = min(most_lost["host"] + most_lost["launching"], 1 - least_useful)
