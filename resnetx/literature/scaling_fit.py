@@ -261,8 +261,9 @@ def _of_group(rows: Iterable[Missed], group: Group) -> list[Missed]:
 
 
 def _kind_error(group: Group, rows: Sequence[Missed], unseen: Callable[[Missed], Spread]) -> KindError:
-    errors = [row.error for row in rows]
-    intervals = [row.interval(unseen(row)) for row in rows]
+    errors = np.array([row.error for row in rows])
+    low, high = np.array([row.interval(unseen(row)) for row in rows]).T
+    scores = [interval_score(*map(exp, each)) for each in zip(low, high, errors, strict=True)]
     return KindError(
         exchange=group[0],
         nodes=group[1],
@@ -271,18 +272,11 @@ def _kind_error(group: Group, rows: Sequence[Missed], unseen: Callable[[Missed],
         systems=len({row.left_out for row in rows}),
         mean=_rounded(np.abs(errors).mean()),
         worst=_rounded(np.abs(errors).max()),
-        bias=_rounded(np.mean(errors)),
+        bias=_rounded(errors.mean()),
         linear=_rounded(np.abs([row.linear_error for row in rows]).mean()),
-        held=_rounded(np.mean([low <= error <= high for (low, high), error in zip(intervals, errors, strict=True)])),
-        half=_rounded(np.mean([high - low for low, high in intervals]) / 2),
-        score=_rounded(
-            np.mean(
-                [
-                    interval_score(exp(low), exp(high), exp(error))
-                    for (low, high), error in zip(intervals, errors, strict=True)
-                ]
-            )
-        ),
+        held=_rounded(np.mean((low <= errors) & (errors <= high))),
+        half=_rounded((high - low).mean() / 2),
+        score=_rounded(np.mean(scores)),
     )
 
 

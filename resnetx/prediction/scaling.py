@@ -172,9 +172,8 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def of(self, kind: ScalingKind) -> KindError:
         """The errors of a kind; of one that has no rates those of all."""
-        return next(
-            (error for error in self.kinds if (error.exchange, error.nodes, error.input) == kind), self.kinds[-1]
-        )
+        by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
+        return by_names.get(kind, self.kinds[-1])
 
     def of_point(self, point: Point, computed: Compute) -> Spread:
         """How far off such predictions were; rates that are as modelled make no point less sure."""
@@ -184,7 +183,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if residual is None or not any(_nodes(point, point.deployment.nodes_of(gpus)) == nodes for gpus in known):
             return plain
         spread = self.spread_no_peers if point.deployment.no_peers else self.spread_calibrated
-        own = spread.times(ranks_cost(point, computed, nodes_known=True))
+        own = spread.times(ranks_cost(point, computed, nodes_known=True) * residual.octaves(point.gpus) ** 0.5)
         if not residual.as_modelled:
             return own
         return Spread(min(own.slower, plain.slower), min(own.faster, plain.faster))

@@ -56,12 +56,12 @@ def test_boxes_of_which_nothing_is_told_lie_between_the_ends_and_of_the_class_al
     assert len(points) == 201
     outside = [step_s / point.interval_s[0] for step_s, point in points if step_s < point.interval_s[0]]
     assert sum(step_s > point.interval_s[1] for step_s, point in points) == 0
-    assert (len(outside), min(outside)) == (10, pytest.approx(1 / 1.072, abs=0.001))
+    assert (len(outside), min(outside)) == (10, pytest.approx(1 / 1.082, abs=0.001))
     held = []
     for case in (case for case in untold_cases() if case.series in staged_series(None)):
         iteration = case.on(replace(case.deployment, told=STAGED["shared"])).iteration(scaling_errors().costs)
         held.append(iteration.interval_s[0] <= case.point.batch_size / case.measured <= iteration.interval_s[1])
-    assert sum(held) == 156  # 14 of 22 of the H100 are faster
+    assert sum(held) == 148  # 27 of 48 of a cluster, and 8 of 22 of the H100, are faster
 
 
 @pytest.mark.parametrize(("name", "held", "by_the_other"), [("shared", 30, 30), ("per-gpu", 30, 30)])
