@@ -19,7 +19,7 @@ from tests.documentation import ROOT
 
 def one_node():
     """Rates of one node where no loader decodes: how many, and their mean error."""
-    kinds = [scaling_errors().of("allreduce", "one node", feed) for feed in ("none", "dali-half")]
+    kinds = [scaling_errors().of(("allreduce", "one node", feed)) for feed in ("none", "dali-half")]
     points = sum(kind.points for kind in kinds)
     return points, sum(kind.points * kind.mean for kind in kinds) / points
 

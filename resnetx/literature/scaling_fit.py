@@ -6,40 +6,40 @@ Two figures are fitted to rates on one node (`scaling_errors`), by the least sum
 few odd rates do not move, each rate counting alike; then, to the rates of programs whose samples differ in size, how
 much the steps of these vary; and to those of several nodes, those of transformers, too, how much longer their steps
 are, each cluster counting alike. Each rate is then predicted with the figures that all other systems give (of several
-nodes: all other clusters). The errors of these predictions, by kind of case and over the doublings of the number of
-GPUs, make the intervals; and each interval is counted with the errors of other systems' other programs alone. Rates
+nodes: all other clusters). The errors of these predictions, over what ranks are predicted to cost each other, make the
+intervals, of whatever kind; and each interval is counted with the errors of other systems' other programs alone. Rates
 that are open between two ends count in neither.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from math import exp, hypot
 
 import msgspec
 import numpy as np
 
 from resnetx.literature import transformers
-from resnetx.literature.rivals import median_efficiencies
+from resnetx.literature.rivals import interval_score, median_efficiencies, quantiles
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases, strong_cases, untold_cases
 from resnetx.literature.training_rates import any_memory
 from resnetx.literature.transformers import TransformerCase
 from resnetx.prediction.host_step import PARALLEL_s
+from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.open_points import may_be_one_flow
 from resnetx.prediction.roofline import HALF, generation
 from resnetx.prediction.scaling import (
     ANY,
-    FEWEST_POINTS,
     FILE,
-    LEVEL,
     NO_PEERS,
     ONE_NODE,
     KindError,
     ScalingErrors,
-    growth,
+    Spread,
     is_steady,
     is_typical,
+    ranks_cost,
 )
 from resnetx.prediction.scenario import SHOWN_BY, Point, ScalingCosts
 
@@ -47,7 +47,6 @@ from resnetx.prediction.scenario import SHOWN_BY, Point, ScalingCosts
 _VARIATION, _LOAD = np.arange(101) / 2000, np.arange(51) / 100
 _UNEVEN = np.arange(61) / 200  # to 30 %, in steps of 0.5 %
 _BETWEEN = np.arange(17) / 400  # to 4 %, in steps of 0.25 %
-_FEWEST_PROGRAMS = 3  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 5
 
 
@@ -58,7 +57,7 @@ class JudgedScaling:
     case: ScalingCase
     costs: ScalingCosts
     predicted: float  # images/s
-    others: tuple[float, float] = (0.0, 0.0)  # how much shorter and longer it may be by all other parts; logarithms
+    iteration: Iteration
 
     @property
     def error(self) -> float:
@@ -71,11 +70,6 @@ class JudgedScaling:
     @property
     def linear_error(self) -> float:
         return self.case.log_error(self.case.linear)
-
-    @property
-    def growth(self) -> float:
-        """That bounds go with; of a case with other rates of its series, none."""
-        return 1.0 if self.case.known else growth(*self.case.kind[1:], self.case.gpus)
 
 
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
@@ -180,7 +174,7 @@ def judged(chosen: Sequence[ScalingCase], farther: Sequence[Farther]) -> list[Ju
 
 def _judged(case: ScalingCase, costs: ScalingCosts) -> JudgedScaling:
     iteration = case.iteration(costs)
-    return JudgedScaling(case, costs, case.point.batch_size / iteration.time_s, iteration.but_for_scaling)
+    return JudgedScaling(case, costs, case.point.batch_size / iteration.time_s, iteration)
 
 
 def judged_calibrated(rows: Iterable[JudgedScaling]) -> list[JudgedScaling]:
@@ -191,130 +185,100 @@ def judged_calibrated(rows: Iterable[JudgedScaling]) -> list[JudgedScaling]:
     ]
 
 
-# ---- errors by kind
+# ---- errors by kind, and intervals
 
-Group = tuple[str, str, str]  # exchange, nodes, input: of a `Kind`, or "any"
-
-
-def kinds(rows: Sequence[JudgedScaling], widened: dict[str, float]) -> list[KindError]:
-    """The errors of each kind of case, then of coarser groups; the last is all of them."""
-    found = list(dict.fromkeys(_group(row) for row in rows))
-    coarser: list[Group] = [(ANY, nodes, ANY) for nodes in dict.fromkeys(nodes for _, nodes, _ in found)]
-    return [_kind_error(rows, group, widened) for group in (*found, *coarser, (ANY, ANY, ANY))]
+Group = tuple[str, str, str]  # exchange, nodes, input: of a `ScalingKind`, or "any"
 
 
-def _group(row: JudgedScaling) -> Group:
-    exchange, nodes, feed = row.case.kind
-    return exchange, nodes, feed
+@dataclass(frozen=True)
+class Missed:
+    """How far off a prediction is, and what its interval has; logarithms."""
+
+    group: Group
+    system: str
+    machines: str
+    program: str
+    error: float  # above 0: it took longer than predicted
+    linear_error: float
+    cost: float  # `ranks_cost`
+    others: tuple[float, float]  # how much shorter and longer it may be by all but scaling
+
+    @property
+    def left_out(self) -> str:
+        return self.system if self.group[1] == ONE_NODE else self.machines
+
+    def interval(self, spread: Spread) -> tuple[float, float]:
+        """What the error should lie within."""
+        own, (shorter, longer) = spread.times(self.cost), self.others
+        return -hypot(own.faster, shorter), hypot(own.slower, longer)
 
 
-def _of_group(rows: Iterable[JudgedScaling], group: Group) -> list[JudgedScaling]:
-    return [row for row in rows if all(wanted in (ANY, own) for wanted, own in zip(group, row.case.kind, strict=True))]
+def _missed(row: JudgedScaling) -> Missed:
+    case = row.case
+    where = case.kind, case.system, case.machines, case.series.source
+    return _of(row, row.iteration, *where, known=bool(case.known))
 
 
-def _kind_error(everything: Sequence[JudgedScaling], group: Group, by_nodes: dict[str, float]) -> KindError:
-    rows = _of_group(everything, group)
-    widened = by_nodes[ONE_NODE if group[1] == ONE_NODE and group[2] != "loader" else ANY]
-    systems = {row.case.left_out for row in rows}
-    return _errors_of(
-        group,
-        rows,
-        _bounds(rows),
-        widened,
-        len(systems),
-        [_excess(row, everything) <= widened for row in rows] if len(systems) > 1 else None,
-    )
+def _missed_transformer(case: TransformerCase) -> Missed:
+    group, of = ("allreduce", case.of.nodes(case.gpus), "transformers"), case.of
+    return _of(case, case.iteration, group, any_memory(of.system), of.machines, of.source)
 
 
-def _errors_of(
-    group: Group,
-    rows: Sequence[JudgedScaling | TransformerCase],
-    bounds: tuple[float, float],
-    widened: float,
-    systems: int,
-    held: Sequence[bool] | None,
-) -> KindError:
-    errors, (faster, slower) = [row.log_error for row in rows], bounds
+def _of(
+    row: JudgedScaling | TransformerCase, iteration: Iteration, group: Group, system: str, machines: str, program: str,
+    known: bool = False,
+) -> Missed:  # fmt: skip
+    cost = ranks_cost(iteration.point, iteration.steps[0], nodes_known=known)
+    others = iteration.but_for_scaling
+    return Missed(group, system, machines, program, row.log_error, row.linear_error, cost, others)
+
+
+def spread_of(rows: Iterable[Missed]) -> Spread:
+    """Neither side is less than a third of the other: of few, all may lie on one."""
+    low, high = quantiles(row.error / row.cost for row in rows)
+    faster, slower = max(0.0, -low), max(0.0, high)
+    return Spread(_rounded(max(slower, faster / 3)), _rounded(max(faster, slower / 3)))
+
+
+def kind_errors(rows: Sequence[Missed], groups: Iterable[Group], everything: Sequence[Missed]) -> list[KindError]:
+    """Those of each group; intervals are of the spread of `everything` but a row's system and program."""
+    spreads: dict[tuple[str, str], Spread] = {}
+
+    def unseen(row: Missed) -> Spread:
+        at = row.left_out, row.program
+        if at not in spreads:
+            spreads[at] = spread_of(
+                other
+                for other in everything
+                if row.left_out not in (other.system, other.machines) and other.program != row.program
+            )
+        return spreads[at]
+
+    return [_kind_error(group, _of_group(rows, group), unseen) for group in groups]
+
+
+def _of_group(rows: Iterable[Missed], group: Group) -> list[Missed]:
+    return [row for row in rows if all(wanted in (ANY, own) for wanted, own in zip(group, row.group, strict=True))]
+
+
+def _kind_error(group: Group, rows: Sequence[Missed], unseen: Callable[[Missed], Spread]) -> KindError:
+    errors = np.array([row.error for row in rows])
+    low, high = np.array([row.interval(unseen(row)) for row in rows]).T
+    scores = [interval_score(*map(exp, each)) for each in zip(low, high, errors, strict=True)]
     return KindError(
         exchange=group[0],
         nodes=group[1],
         input=group[2],
         points=len(rows),
-        systems=systems,
+        systems=len({row.left_out for row in rows}),
         mean=_rounded(np.abs(errors).mean()),
         worst=_rounded(np.abs(errors).max()),
-        bias=_rounded(np.mean(errors)),
+        bias=_rounded(errors.mean()),
         linear=_rounded(np.abs([row.linear_error for row in rows]).mean()),
-        slower=_rounded(slower * widened),
-        faster=_rounded(faster * widened),
-        held=None if held is None else _rounded(np.mean(held)),
+        held=_rounded(np.mean((low <= errors) & (errors <= high))),
+        half=_rounded((high - low).mean() / 2),
+        score=_rounded(np.mean(scores)),
     )
-
-
-def _of_transformers(
-    without: dict[str, ScalingCosts], everything: Sequence[JudgedScaling], widened: float
-) -> KindError:
-    """Of transformers of one node; a system is left out with its rates.
-
-    Two systems show little of a third: no bounds are narrower than those of all that is trained on one node, and they
-    are widened as of any kind.
-    """
-    rows = [case for case in transformers.judged(without) if case.of.nodes(case.gpus) == ONE_NODE]
-    systems, one_node = [any_memory(row.of.system) for row in rows], _of_group(everything, (ANY, ONE_NODE, ANY))
-
-    def bounds(left_out: str = "") -> tuple[float, float]:
-        own = _bounds([row for row, system in zip(rows, systems, strict=True) if system != left_out])
-        faster, slower = _bounds([row for row in one_node if row.case.system != left_out])
-        return max(own[0], faster), max(own[1], slower)
-
-    without_own = {system: bounds(system) for system in {*systems}}
-    held = [_beyond(row, without_own[system]) <= widened for row, system in zip(rows, systems, strict=True)]
-    return _errors_of(("allreduce", ONE_NODE, "transformers"), rows, bounds(), widened, len(without_own), held)
-
-
-def _bounds(rows: Iterable[JudgedScaling | TransformerCase]) -> tuple[float, float]:
-    """What times fall short of the predicted ones by, and exceed them by, in one of twenty cases; logarithms.
-
-    On `REFERENCE` GPUs, with which those of other numbers go by their `growth`.
-    Neither is less than a third of the other: of few cases, all may lie on one side.
-    """
-    errors = [row.log_error / row.growth for row in rows]
-    outside = (1 - LEVEL) / 2
-    faster, slower = max(0.0, -float(np.quantile(errors, outside))), max(0.0, float(np.quantile(errors, 1 - outside)))
-    return max(faster, slower / 3), max(slower, faster / 3)
-
-
-def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
-    """How many times as wide the bounds without a rate's system and program must be for its interval to hold it."""
-    program = row.case.series.source
-    others = [
-        other for other in everything if not row.case.leaves_out(other.case) and other.case.series.source != program
-    ]
-    alike = _of_group(others, _group(row))
-    as_many = _of_group(others, (ANY, row.case.kind[1], ANY))
-    return _beyond(row, _bounds(alike if len(alike) >= FEWEST_POINTS else as_many or others))
-
-
-def _beyond(row: JudgedScaling | TransformerCase, bounds: tuple[float, float]) -> float:
-    """How many times as wide these must be."""
-    side = int(row.log_error > 0)
-    return math.sqrt(max(0.0, row.log_error**2 - row.others[side] ** 2)) / (bounds[side] * row.growth)
-
-
-def widening(rows: Sequence[JudgedScaling]) -> dict[str, float]:
-    """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system and program.
-
-    On one node where nothing is decoded, and everywhere: loaders of one system say little of another's, which widens
-    theirs alone. An interval has the errors of all parts. Of kinds that enough programs show: the bounds of fewer are
-    those of one.
-    """
-    programs: dict[Group, set[str]] = {}
-    for row in rows:
-        programs.setdefault(_group(row), set()).add(row.case.series.source)
-    counted = [(row, _excess(row, rows)) for row in rows if len(programs[_group(row)]) >= _FEWEST_PROGRAMS]
-    inside = [excess for row, excess in counted if row.case.kind[1] == ONE_NODE and row.case.kind[2] != "loader"]
-    by_nodes = {ONE_NODE: inside, ANY: [excess for _, excess in counted]}
-    return {nodes: max(1.0, _rounded(np.quantile(excesses, LEVEL))) for nodes, excesses in by_nodes.items()}
 
 
 def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[JudgedScaling]]:
@@ -324,15 +288,16 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
     farther = _errors_between(chosen, of_one_node)
     everything = judged(chosen, farther)
     predicted = [row for row in everything if not row.case.is_open]
-    calibrated = judged_calibrated(everything)
-    widened, costs = widening(predicted), _with_between(of_one_node, farther)
+    costs = _with_between(of_one_node, farther)
     without = {row.case.left_out: row.costs for row in everything}
     without |= {machines: _with_between(costs, farther, machines) for machines, _ in farther if machines not in without}
-    by_nodes = {
-        nodes: [row for row in calibrated if row.case.nodes == nodes]
-        for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
-    }
-    by_nodes[NO_PEERS] = [_judged(case, costs) for case in untold_cases(SHOWN_BY)]
+    images = [*map(_missed, predicted)]
+    language = [*map(_missed_transformer, transformers.judged(without))]
+    known = [_by_nodes(row) for row in judged_calibrated(everything)]
+    no_peers = [replace(_missed(_judged(case, costs)), group=(ANY, NO_PEERS, ANY)) for case in untold_cases(SHOWN_BY)]
+    found = dict.fromkeys(row.group for row in images)
+    coarser: list[Group] = [(ANY, nodes, ANY) for nodes in dict.fromkeys(nodes for _, nodes, _ in found)]
+    rated = [*images, *language]
     errors = ScalingErrors(
         costs=costs,
         points=len(_on_one_node(chosen)),
@@ -348,15 +313,22 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         },
         farther=len(farther),
         clusters=len({machines for machines, _ in farther}),
-        widened=widened,
-        kinds=kinds(predicted, widened),
-        transformers=_of_transformers(without, predicted, widened[ANY]),
+        spread=spread_of(rated),
+        spread_calibrated=spread_of(known),
+        spread_no_peers=spread_of(no_peers),
+        kinds=kind_errors(images, (*found, *coarser, (ANY, ANY, ANY)), rated),
+        transformers=kind_errors(language, dict.fromkeys(row.group for row in language), rated),
         calibrated=[
-            msgspec.structs.replace(_kind_error(own, (ANY, ANY, ANY), widened), nodes=nodes)
-            for nodes, own in by_nodes.items()
+            *kind_errors(known, dict.fromkeys(row.group for row in known), known),
+            *kind_errors(no_peers, [(ANY, NO_PEERS, ANY)], no_peers),
         ],
     )
     return errors, predicted
+
+
+def _by_nodes(row: JudgedScaling) -> Missed:
+    """Of whatever kind on as many nodes: one, or several."""
+    return replace(_missed(row), group=(ANY, row.case.nodes, ANY))
 
 
 def _is_half_over_nodes(point: Point) -> bool:

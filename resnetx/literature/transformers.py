@@ -7,8 +7,7 @@ it: the messages of DDP or FSDP on the described machine, and what scaling costs
 A step that accumulates computes so many passes, of which the last sends; FSDP gathers and reduces in each. BERT is
 counted as the GPT/x of its size, whose blocks have as many parameters and FLOP.
 
-An interval is that of `predict`, whose part for scaling is made of these errors on one node, and of several of those of
-image networks.
+An interval is that of `predict`, whose part for scaling is made of these errors, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,8 +183,6 @@ class TransformerCase:
     predicted: float
     iteration: Iteration
 
-    growth: ClassVar[float] = 1.0  # that errors of one node go with
-
     @property
     def measured(self) -> float:
         return self.of.tokens_per_s[self.gpus]
@@ -202,11 +199,6 @@ class TransformerCase:
             self.predicted * self.iteration.time_s / longest_s,
             self.predicted * self.iteration.time_s / shortest_s,
         )
-
-    @property
-    def others(self) -> tuple[float, float]:
-        """How much shorter and longer a step may be by all but what scaling costs; logarithms."""
-        return self.iteration.but_for_scaling
 
     @property
     def log_error(self) -> float:

@@ -328,7 +328,8 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     value = "ranks wait for the slowest: " + (
         "as the trace varies" if measured else f"steps vary by {variation(point):.1%}"
     )
-    whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
+    alike = scaling_errors().of(scaling_kind(point))
+    whose = f"{alike.points} rates of {alike.systems} system{'s' * (alike.systems != 1)}, each left out of the fit"
     if compared not in (group_text(*scaling_kind(point)), point.paths and point.paths.link):
         whose = f"taken to be as of image networks under DDP ({whose})"
     return (

@@ -2,19 +2,20 @@
 
     errors = scaling_errors()
     errors.costs.variation                 # standard deviation of a rank's step, over its mean, where no trace says
-    errors.of("allreduce", "one node", "none")
+    errors.of_point(point, computed)       # how much longer and shorter a step may be by it
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has three parameters, `variation` (of GPUs since Ampere `steady`) and `host_load`, fitted to
 `results/published/scaling.yaml`. Programs whose samples differ in size (`samples=uneven`) have variations of their own,
 `uneven` and `uneven_steady`. Over several nodes a step takes longer still, `between`, fitted to rates of several nodes,
 those of transformers, too. The system of a rate is left out of the fit that predicts it, whoever measured there; of
-several nodes, the cluster. The errors of such predictions, by kind of case, are what the intervals are made of.
+several nodes, the cluster. The errors of such predictions are what the intervals are made of: all of one spread, as
+they go with what is predicted that ranks cost each other, whatever the kind of case.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
 
 from functools import cache
-from math import expm1, log2, sqrt
+from math import expm1, log, log2, sqrt
 from statistics import NormalDist
 from typing import Literal, TypeVar, cast
 
@@ -47,9 +48,12 @@ LEVEL = 0.90  # of intervals: the share of points that they should hold
 ONE_NODE = "one node"
 NO_PEERS = "no peers"
 ANY = "any"  # in a group of several kinds
-REFERENCE = 8  # GPUs of which errors are stated
+REFERENCE = 8  # GPUs of a node: beyond these ranks are taken to wait for other nodes
 STEADY = 8.0  # compute capability: Ampere's
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
+# Beside what ranks cost each other, what a prediction of scaling is never surer than goes with: of 2 to 7 % it is 3 to
+# 4 % with which intervals without a rate's system score best, and all within 3 % of each other.
+LEAST_COST = 0.03
 
 F = TypeVar("F", float, Floats)
 
@@ -111,13 +115,17 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
     return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
 
 
-def growth(nodes: str, feed: str, gpus: int) -> float:
-    """Of published errors with the GPUs: over several nodes, and where each image costs the host, with their doublings.
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one in twenty published times exceeds the predicted one by, and falls short of it by; logarithms.
 
-    Over those to `REFERENCE`. Else the first other GPU of a node costs what more do.
+    Both over what ranks cost each other (`ranks_cost`).
     """
-    alike = nodes == ONE_NODE and feed not in ("loader", "dali-half")
-    return 1.0 if alike else log2(gpus) / log2(REFERENCE)
+
+    slower: float
+    faster: float
+
+    def times(self, cost: float) -> "Spread":
+        return Spread(self.slower * cost, self.faster * cost)
 
 
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,19 +140,15 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     worst: float
     bias: float  # mean of ln(predicted / measured)
     linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
-    # What one time in twenty exceeds the predicted one by, `widened` times, on `REFERENCE` GPUs; as a logarithm.
-    slower: float
-    faster: float  # what one in twenty falls short of it by, likewise
-    # Share of points within intervals that were made without their system; null: there is but one.
-    held: float | None
+    # Of intervals that were made without a point's system and program: the share of points within, their mean half
+    # width, and their mean score (`rivals.interval_score`); logarithms.
+    held: float
+    half: float
+    score: float
 
     @property
     def text(self) -> str:
         return group_text(self.exchange, self.nodes, self.input)
-
-    def times(self, factor: float) -> "KindError":
-        """With bounds so many times as wide."""
-        return msgspec.structs.replace(self, slower=self.slower * factor, faster=self.faster * factor)
 
 
 class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,51 +162,31 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     half_transformers: set[str]  # likewise
     farther: int  # rates of several nodes that `between` is fitted to
     clusters: int  # that these are of
-    # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
-    widened: dict[str, float]
+    spread: Spread  # of errors given the rate of one GPU, or of the fewest
+    # Given rates of other counts, too, some on as many nodes (one, several); of GPUs that are no peers of 2 and 4
+    spread_calibrated: Spread
+    spread_no_peers: Spread
     kinds: list[KindError]
-    transformers: KindError  # of one node, from their rates on the fewest GPUs
-    # Each rate by those of other counts of its series, some on as many nodes (one, several); of GPUs that are no peers
-    # those on 8 by those on 2 and 4.
-    calibrated: list[KindError]
+    transformers: list[KindError]  # from their rates on the fewest GPUs
+    calibrated: list[KindError]  # by nodes; then of GPUs that are no peers
 
-    def of_point(self, point: Point) -> KindError:
-        """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that.
+    def of(self, kind: ScalingKind) -> KindError:
+        """The errors of a kind; of one that has no rates those of all."""
+        by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
+        return by_names.get(kind, self.kinds[-1])
 
-        Of the point's number of GPUs, not of `REFERENCE`. Rates that are as modelled make no point less sure.
-        """
-        kind, residual = scaling_kind(point), point.setting.residual
-        _, nodes, _ = kind
+    def of_point(self, point: Point, computed: Compute) -> Spread:
+        """How far off such predictions were; rates that are as modelled make no point less sure."""
+        residual, nodes = point.setting.residual, _nodes(point, len(point.ranks_of_nodes))
+        plain = self.spread.times(ranks_cost(point, computed))
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
         if residual is None or not any(_nodes(point, point.deployment.nodes_of(gpus)) == nodes for gpus in known):
-            return self._alike(point).times(growth(*kind[1:], point.gpus))
-        alike = NO_PEERS if point.deployment.no_peers else nodes
-        error = next(error for error in self.calibrated if alike.startswith(error.nodes))
-        error = error.times(residual.octaves(point.gpus) ** 0.5)
+            return plain
+        spread = self.spread_no_peers if point.deployment.no_peers else self.spread_calibrated
+        own = spread.times(ranks_cost(point, computed, nodes_known=True) * residual.octaves(point.gpus) ** 0.5)
         if not residual.as_modelled:
-            return error
-        plain = self._alike(point).times(growth(*kind[1:], point.gpus))
-        slower, faster = min(error.slower, plain.slower), min(error.faster, plain.faster)
-        return msgspec.structs.replace(error, slower=slower, faster=faster)
-
-    def _alike(self, point: Point) -> KindError:
-        """The errors of a point's kind; of transformers of one node those of transformers."""
-        kind = scaling_kind(point)
-        return self.transformers if _is_transformer(point) and kind[1:] == (ONE_NODE, "none") else self.of(*kind)
-
-    def of(self, exchange: str, nodes: str, feed: str) -> KindError:
-        """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few.
-
-        On several nodes no bounds are narrower than on one, which more programs show.
-        """
-        by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
-        error = by_names.get((exchange, nodes, feed))
-        error = error if error is not None and error.points >= FEWEST_POINTS else by_names[ANY, nodes, ANY]
-        if nodes == ONE_NODE:
-            return error
-        inside = self.of(exchange, ONE_NODE, feed)
-        slower, faster = max(error.slower, inside.slower), max(error.faster, inside.faster)
-        return msgspec.structs.replace(error, slower=slower, faster=faster)
+            return own
+        return Spread(min(own.slower, plain.slower), min(own.faster, plain.faster))
 
 
 @cache
@@ -211,6 +195,17 @@ def scaling_errors() -> ScalingErrors:
 
 
 # ---- what ranks cost each other -------------------------------------------------------------------------------------
+
+
+def ranks_cost(point: Point, computed: Compute, nodes_known: bool = False) -> float:
+    """How much longer a step takes by waiting and sharing, as a logarithm, and `LEAST_COST`: errors go with it.
+
+    Not by waiting for a loader, which is an end by itself, nor for other nodes, where rates of as many are known.
+    """
+    costs = point.setting.costs or scaling_errors().costs
+    waited = waiting(point, computed) / (_farther(point, costs) if nodes_known else 1.0)
+    busy, _ = decoding_beside(point, computed.step)
+    return LEAST_COST + log(max(1.0, waited) * (1 + _host_load(point, computed, costs) * busy))
 
 
 def waiting(point: Point, computed: Compute) -> float:
@@ -270,9 +265,13 @@ def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
 
 def sharing(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
-    costs = point.setting.costs or scaling_errors().costs
-    host_load = 0.0 if _is_typical(point, computed, costs) else costs.host_load
+    host_load = _host_load(point, computed, point.setting.costs or scaling_errors().costs)
     return _crowding(point) * float(longer_by_decoding(host_load, *decoding_beside(point, computed.step)))
+
+
+def _host_load(point: Point, computed: Compute, costs: ScalingCosts) -> float:
+    """The median of published rates has it already."""
+    return 0.0 if _is_typical(point, computed, costs) else costs.host_load
 
 
 def _crowding(point: Point) -> float:

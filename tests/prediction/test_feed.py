@@ -15,7 +15,7 @@ from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import messages
 from resnetx.prediction.compute import RATE_ERRORS, STORED
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling import scaling_errors
+from resnetx.prediction.scaling import LEAST_COST, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.settings.files import CONFIGS
@@ -119,7 +119,7 @@ def test_input_that_outlasts_everything_is_the_limit_and_the_interval_is_as_wide
     assert found.input_error == pytest.approx(0.50, abs=0.02)  # of reading, which takes longer than copying
     longest = predict(point(batch_size=512, image_bytes=500_000)).point  # messages are hidden even at their worst
     low_s, high_s = longest.interval_s
-    slower = scaling_errors().of("allreduce", "one node", "none").slower
+    slower = scaling_errors().spread.times(LEAST_COST).slower
     longer = math.hypot(math.log(1 + longest.input_error), slower)
     assert high_s == pytest.approx(longest.iteration_s * math.exp(longer), rel=0.02)
     assert low_s < 0.8 * longest.iteration_s

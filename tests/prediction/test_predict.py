@@ -15,7 +15,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.prediction.iteration import deviation_of_ratio
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.predict import Curve, predict, predicted_curves
-from resnetx.prediction.scaling import scaling_errors, slowest_of
+from resnetx.prediction.scaling import LEAST_COST, scaling_errors, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record import Unknown
@@ -121,7 +121,7 @@ def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages
     low, high = plain.interval_s
     assert low < plain.iteration_s < high
     known = tiny(After())  # made-up points that agree to the last digit, and a trace without spread
-    scaling = scaling_errors().of("allreduce", "one node", "none")
+    scaling = scaling_errors().spread.times(LEAST_COST)
     ends = [known.iteration_s * math.exp(-scaling.faster), known.iteration_s * math.exp(scaling.slower)]
     assert known.interval_s == pytest.approx(ends, rel=1e-5)
     assert high / plain.iteration_s > ends[1] / known.iteration_s
@@ -130,7 +130,7 @@ def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages
 def test_nothing_is_known_of_what_computing_loses_to_messages_so_the_interval_has_both_ends():
     """Two messages of 0.5 s, of which one hides: at best it costs nothing, at worst as much as one that does not."""
     found = tiny(Layerwise())
-    scaling = scaling_errors().of("allreduce", "one node", "none")
+    scaling = scaling_errors().spread.times(LEAST_COST)
     best, worst = (math.log(end_s / found.iteration_s) for end_s in (7.5, 8.0))
     assert found.interval_s == pytest.approx(
         [

@@ -33,7 +33,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute, open_points
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling import is_steady, scaling_errors
+from resnetx.prediction.scaling import LEAST_COST, is_steady, scaling_errors, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 
 pytestmark = pytest.mark.slow  # predicts what was published
@@ -213,7 +213,9 @@ def test_the_shipped_costs_of_scaling_are_fresh():
     assert (fresh.costs, fresh.points, fresh.without) == (shipped.costs, shipped.points, shipped.without), message
     assert [kind.text for kind in fresh.kinds] == [kind.text for kind in shipped.kinds]
     for own, kept in zip(fresh.kinds, shipped.kinds, strict=True):
-        assert (own.mean, own.slower, own.faster) == pytest.approx((kept.mean, kept.slower, kept.faster), abs=5e-4)
+        assert (own.mean, own.half, own.score) == pytest.approx((kept.mean, kept.half, kept.score), abs=5e-4)
+    spreads = [(each.spread.slower, each.spread.faster) for each in (fresh, shipped)]
+    assert spreads[0] == pytest.approx(spreads[1], abs=5e-4)
 
 
 def test_a_fit_finds_the_costs_that_made_the_rates():
@@ -226,11 +228,27 @@ def test_a_fit_finds_the_costs_that_made_the_rates():
     assert (found.variation, found.steady, found.host_load) == (truth.variation, truth.steady, truth.host_load)
 
 
-def test_a_kind_with_too_few_rates_has_the_errors_of_all_with_as_many_nodes():
+def test_a_kind_without_rates_has_the_errors_of_all():
     errors = scaling_errors()
-    few = errors.of("server", "several nodes", "loader")
-    assert (few.exchange, few.nodes, few.input) == ("any", "several nodes", "any")
-    assert errors.of("allreduce", "one node", "none").exchange == "allreduce"
+    assert errors.of(("server", "several nodes", "loader")).text == "any exchange, any nodes, any input"
+    assert errors.of(("allreduce", "one node", "none")).exchange == "allreduce"
+
+
+def test_intervals_hold_rates_of_systems_and_programs_that_they_were_made_without():
+    """But for half precision over nodes: of 27 rates, 16 are of one user, who lost up to a third."""
+    errors = scaling_errors()
+    for error in (*errors.kinds, *errors.transformers, *errors.calibrated):
+        assert error.held >= (0.7 if "half precision" in error.nodes else 0.85), error.text
+
+
+def test_the_less_ranks_cost_each_other_the_narrower_the_interval():
+    """Of two rates that differ in how much steps vary."""
+    case = next(case for case in cases() if case.gpus == 8 and case.kind == ("allreduce", "one node", "none"))
+    costs = scaling_errors().costs
+    alike, varied = (case.iteration(replace(costs, variation=each, steady=each)) for each in (0.0, 0.05))
+    narrow, wide = (iteration.scaling_error for iteration in (alike, varied))
+    assert narrow.slower == pytest.approx(LEAST_COST * scaling_errors().spread.slower)
+    assert wide.slower == pytest.approx(narrow.slower + scaling_errors().spread.slower * math.log(slowest_of(8, 0.05)))
 
 
 def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_it_may_be_of(rows):
@@ -322,7 +340,7 @@ def test_a_question_counts_what_its_groups_do(rows):
 def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
     """BERT under DDP on V100 and newer, and decoders under FSDP on A100 and H100; intervals are those of `predict`."""
     own = [row for row in rows if row.group.startswith(TRANSFORMERS)]
-    assert len(own) == 284
+    assert len(own) == 413
     assert {row.system for row in own} == {
         "dgx-a100",
         "dgx-a100-40gb",
@@ -332,8 +350,9 @@ def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
         "dgx1-v100-32gb",
         "dgx2",
         "hgx-b200",
+        "pcie-a100",
     }
-    assert fmean(abs(row.log_error) for row in own) < 0.07
+    assert fmean(abs(row.log_error) for row in own) < 0.04
     assert 0.88 <= fmean(row.held for row in own) <= 0.97
 
 
