@@ -207,10 +207,10 @@ class ScalingCase:
         """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
         of, gpu = self.series, self.point.deployment.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
-        channels_last = sources()[of.source].layout != "nchw"
         modelled = compute.by_roofline(
-            model, tuple(of.layers), of.image_size, images, of.precision, gpu, channels_last=channels_last
-        )
+            model, tuple(of.layers), of.image_size, images, of.precision, gpu,
+            channels_last=of.channels_last, framework=of.framework,
+        )  # fmt: skip
         rating = host_step.rated(self.point.deployment.system)
         host = assumed(host_step.operations_of(of.layers), self.point.setting.loop, of.precision, rating=rating)
         step = compute.launched_by_roofline(modelled, of.layers, images, host, roofline.peak_FLOPps(gpu, of.precision))

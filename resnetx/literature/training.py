@@ -501,8 +501,9 @@ def _one_gpu() -> Iterator[TrainingRow]:
         table, at = tuple(entry.table(entry.image_size)), (entry.precision, entry.part, entry.clock_Hz)
         model = roofline.fitted_without(entry.part, entry.publisher, table, entry.precision)
         modelled = compute.by_roofline(
-            model, table, entry.image_size, rate.batch_size, *at, channels_last=entry.layout != "nchw"
-        )
+            model, table, entry.image_size, rate.batch_size, *at,
+            channels_last=entry.layout != "nchw", framework=entry.framework,
+        )  # fmt: skip
         if not entry.updated:
             modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(host_step.operations_of(table), entry.framework, entry.precision)

@@ -64,7 +64,7 @@ _OWN_GAIN = 0.95
 # with the tiles that libraries use (F(4x4, 3x3) of Lavin & Gray 2016).
 _MATMUL_EFFICIENCY = (0.5, 0.02, 1.0)
 _SQUARE_SPEEDUP = (2.0, 1.0, 4.0)
-_DEPTHWISE_SLOWNESS = (20.0, 1.0, 1000.0)
+_DEPTHWISE_SLOWNESS = (7.0, 1.0, 100.0)
 _MEMORY_SLOWNESS = (1.2, 0.2, 10.0)  # caches keep some of what a table says is read again
 _NCHW_SLOWNESS = (1.5, 1.0, 6.0)
 _FEEDING = (0.3, 0.01, 2.0)
@@ -116,7 +116,7 @@ def rows(of_transformers: bool = False) -> list[RateToFit]:
         table = entry.table(entry.image_size)
         if any(layer.kind in OF_TRANSFORMERS for layer in table) != of_transformers:
             continue
-        of_torchvision = work(table, entry.image_size)
+        of_torchvision = work(table, entry.image_size, of_gpus.is_fused(entry.framework, entry.precision))
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
         host = host_step.assumed(host_step.operations_of(table), entry.framework, entry.precision)
         on = entry.part, entry.precision, entry.clock_Hz
@@ -144,7 +144,7 @@ def _to_fit(
     passes = least_times(trained, rate.batch_size, on, channels_last)
     update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum() * rate.entry.updated
     update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * rate.entry.part.memory_Bps.value)]), np.zeros(1, bool)
-    least = _joined([passes, (np.zeros(1), update_s, no, no, no, no, np.ones(1), np.ones(1))])
+    least = _joined([passes, (np.zeros(1), update_s, no, no, no, np.zeros(1), np.ones(1), np.ones(1))])
     return RateToFit(rate, _summed(least), host)
 
 
@@ -160,10 +160,10 @@ def _summed(least: LeastTimes) -> LeastTimes:
     """The sums of passes that are alike in all but their times."""
     computing_s, moving_s, *kinds, operations = least
     found, of = np.unique(np.stack(kinds), axis=1, return_inverse=True)
-    winograd, depthwise, attention, relaid = found[:4].astype(bool)
+    winograd, depthwise, attention = found[:3].astype(bool)
     sums = (np.bincount(of.ravel(), each).astype(float) for each in (computing_s, moving_s, operations))
     computing_s, moving_s, operations = sums
-    return computing_s, moving_s, winograd, depthwise, attention, relaid, found[4], operations
+    return computing_s, moving_s, winograd, depthwise, attention, found[3], found[4], operations
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
@@ -434,7 +434,8 @@ class RescaledPair:
         """As `resnetx predict rate=` has it, by a roofline without the publisher. `error`: of the GPU's part."""
         rates = StatedRates(((self.given, dict(self.known.samples_per_s)[self.given]),), "stated", self.known.text)
         table = (self.wanted.table, self.wanted.image_size, self.batch)
-        return rescaled_step(rates, table, *self.sides, self.known.decoded, self.known.publisher, error)
+        program = (self.known.channels_last, self.known.framework)
+        return rescaled_step(rates, table, *self.sides, self.known.decoded, self.known.publisher, error, *program)
 
     @cached_property
     def rescaled(self) -> LaunchedStep:
@@ -506,7 +507,10 @@ def _of_transformers() -> Iterator[OneGpuRates]:
 def _side(of: OneGpuRates, batch: int) -> RatedSide:
     """What a roofline without its publisher says of a batch."""
     model = of_gpus.fitted_without(of.part, of.publisher, of.table, of.precision)
-    modelled = compute.by_roofline(model, of.table, of.image_size, batch, of.precision, of.part)
+    modelled = compute.by_roofline(
+        model, of.table, of.image_size, batch, of.precision, of.part,
+        channels_last=of.channels_last, framework=of.framework,
+    )  # fmt: skip
     words = (host_step.operations_of(of.table), of.framework, of.precision)
     host = host_step.assumed(*words, decoding=of.decoded, rating=of.rating)
     return compute.side(modelled, of.table, of.part, of.precision, host, of.framework)

@@ -35,6 +35,7 @@ TrainedNetwork = Literal[
     "efficientnet_b0",
     "efficientnet_b4",
     "inception_v3",
+    "mnasnet1_0",
     "mobilenet_v2",
     "mobilenet_v3_large",
     "regnet_y_128gf",
@@ -42,6 +43,7 @@ TrainedNetwork = Literal[
     "resnet50",
     "resnet101",
     "resnet152",
+    "resnext50_32x4d",
     "swin_b",
     "vgg16",
     "vit_b_16",
@@ -243,6 +245,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     framework: Literal["tensorflow", "mxnet"] | None = None  # whose loop launches steps; null: PyTorch's, or not said
     compiled: bool = False  # by XLA, which launches few kernels
     samples: Literal["alike", "uneven"] = "alike"  # uneven: sentences, graphs, images of several sizes
+    layout: Literal["nchw", "nhwc"] | None = None  # where it is not its source's
     cluster: RatedCluster | None = None
     seen: bool
     images_per_s: dict[int, float]
@@ -255,6 +258,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def counted(self) -> bool:
         """Whether no more than the number and the size of its layers is known."""
         return self.network not in get_args(TrainedNetwork)
+
+    @property
+    def channels_last(self) -> bool:
+        return (self.layout or sources()[self.source].layout) != "nchw"
 
     @property
     def layers(self) -> list[Layer]:
@@ -426,7 +433,11 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         assert self.table is not None
         precision = self.precision or "fp32"
         model = roofline.fitted_without(self.part, self.whose, self.table, precision)
-        return roofline.modelled_step(model, self.table, self.image_size, batch, self.part, precision).compute_s
+        channels_last = _steps_file().sources[self.source].layout != "nchw"
+        return roofline.modelled_step(
+            model, self.table, self.image_size, batch, self.part, precision,
+            channels_last=channels_last, framework=self.framework,
+        ).compute_s  # fmt: skip
 
     def ends_s(self, batch: int) -> tuple[float, float]:
         """The shortest and the longest of that in nine cases of ten; of files, whose images may be of any size, any."""
@@ -514,6 +525,7 @@ class OneGpuRates:
     decoded: bool
     rating: float | None  # of its host's CPU
     samples_per_s: tuple[tuple[int, float], ...]
+    channels_last: bool = True
 
     @property
     def part(self) -> GpuSpec:
@@ -538,6 +550,7 @@ def _of_training() -> Iterator[OneGpuRates]:
             yield OneGpuRates(
                 of.publisher, program, of.source, of.gpu, of.network, tuple(of.table(of.image_size)),
                 of.image_size, of.precision, of.framework, False, None, tuple(of.images_per_s.items()),
+                of.layout != "nchw",
             )  # fmt: skip
 
 
@@ -548,7 +561,7 @@ def _of_scaling() -> Iterator[OneGpuRates]:
             yield OneGpuRates(
                 source.whose, source.program or of.source, source.text, system.gpus[0].part_name, of.network,
                 tuple(of.layers), of.image_size, of.precision, None, of.input == "loader", rated(system),
-                ((of.batch_size_per_gpu, of.images_per_s[1]),),
+                ((of.batch_size_per_gpu, of.images_per_s[1]),), of.channels_last,
             )  # fmt: skip
 
 

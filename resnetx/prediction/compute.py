@@ -130,8 +130,8 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return of_trace(workload.trace, images, system, point.devices[0], workload.layers, clock_Hz)
     assert workload.layers is not None and workload.request is not None, "neither a trace nor a layer table"
     gpu, layers, image_size = system.gpu_part(point.devices[0]), workload.layers, workload.request.image_size
-    trained = (workload.request.optimizer.states, workload.request.graph, workload.request.channels_last)
-    states, graph, _ = trained
+    states, graph = workload.request.optimizer.states, workload.request.graph
+    trained = (states, graph, workload.request.channels_last, point.setting.framework)
     if workload.rates is None:
         modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, *trained)
         peak_FLOPps = roofline.peak_FLOPps(gpu, workload.precision, clock_Hz)
@@ -175,8 +175,9 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
     assert workload.layers is not None and request is not None, "beside rates there is no imported trace"
     here_at, there_at = workload.precision, roofline.precision_on(other.part, workload.precision)
     table = (workload.layers, request.image_size, images)
+    program = (request.channels_last, point.setting.framework)
     there, here = (
-        of_roofline(*table, precision, part, None, request.optimizer.states, request.graph, request.channels_last)
+        of_roofline(*table, precision, part, None, request.optimizer.states, request.graph, *program)
         for part, precision in ((other.part, there_at), (gpu, here_at))
     )
     stated, ratings = _stated_launch(point), (other.rating, host_step.rated(point.deployment.system))
@@ -190,6 +191,7 @@ def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int
             replace(side(here, workload.layers, gpu, here_at, stated or own, *trained), stated=stated is not None),
             decoded,
             channels_last=request.channels_last,
+            framework=point.setting.framework,
         )
         for known, own in zip(*launches, strict=True)
     ]
@@ -397,6 +399,7 @@ def of_roofline(
     states: int = 1,
     graph: bool = False,
     channels_last: bool = True,
+    framework: str | None = None,
 ) -> Compute:
     """What `batch_size` images take the GPU by the roofline alone; `graph`: their step is a CUDA graph."""
     if CPU in gpu.product_names:
@@ -404,7 +407,9 @@ def of_roofline(
     model = roofline.fitted(gpu, layers, precision)
     if graph:
         model = msgspec.structs.replace(model, operation_s=min(model.operation_s, host_step.GPU_OPERATION_s))
-    return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states, channels_last)
+    return by_roofline(
+        model, layers, image_size, batch_size, precision, gpu, clock_Hz, states, channels_last, framework
+    )
 
 
 def by_roofline(
@@ -417,11 +422,12 @@ def by_roofline(
     clock_Hz: float | None = None,
     states: int = 1,
     channels_last: bool = True,
+    framework: str | None = None,
 ) -> Compute:
     """The same by a given roofline; its host's part is left out. `states`: see `roofline.update_s`."""
     return Compute(
         step=roofline.modelled_step(
-            model, layers, image_size, batch_size, gpu, precision, clock_Hz, states, channels_last
+            model, layers, image_size, batch_size, gpu, precision, clock_Hz, states, channels_last, framework
         ),
         source="roofline",
         origin="published",

@@ -9,25 +9,30 @@ A pass (forward or backward) over one layer takes
 
 Both add up: with the larger of the two alone, rates of publishers left out are further off. In fp32, convolutions with
 square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's algorithm does 3x3 ones with
-2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by itself use no tensor cores in
-any precision: their FLOP take `depthwise_slowness` times what they would at the peak in fp32. Programs move more than a
-table says (casts, dropout, what is kept): `memory_slowness`. In half precision and NCHW, convolutions move
-`nchw_slowness` times that, as tensor cores need NHWC. Tensor cores compute faster than they are fed: what products read
-and write takes (peak / peak in fp32) ** `feeding` times as long. That is all that is fitted: six figures, to published
-rates of whole networks on one GPU (`training_fit`, which also says how far off it is). Networks of attention have a
-share of the peak and a slowness of memory of their own, fitted to rates of transformers, and their attention takes
-ATTENTION_SLOWNESS times as long. Single layers were never checked. Operations are those that PyTorch launches, half of
-them in each pass; `operation_s` is GPU_OPERATION_s where no generation's own rates at small batches say otherwise. What
-a small batch cannot make shorter is mostly the host's part of a step, which is no property of the GPU and is not fitted
-here (`host_step`).
+2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Where there is TF32, no published rate shows that, and fp32
+differs from TF32 in computing alone. Convolutions of each channel by itself reach a few percent of any peak, and go by
+the memory's rate: in place of FLOP they take `depthwise_slowness` times what reading as much as they make does, once
+for each row of their kernels. Programs move more than a table says (casts, dropout, what is kept): `memory_slowness`.
+In half precision and NCHW, convolutions move `nchw_slowness` times that, as tensor cores need NHWC. Tensor cores
+compute faster than they are fed: what products read and write takes (peak / peak in fp32) ** `feeding` times as long.
+That is all that is fitted: six figures, to published rates of whole networks on one GPU (`training_fit`, which also
+says how far off it is). Networks of attention have a share of the peak and a slowness of memory of their own, fitted to
+rates of transformers, and their attention takes ATTENTION_SLOWNESS times as long. Single layers were never checked.
+Operations are those that PyTorch launches, half of them in each pass; `operation_s` is GPU_OPERATION_s where no
+generation's own rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part
+of a step, which is no property of the GPU and is not fitted here (`host_step`).
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
 
     convolution, product   input, output and weights forward; twice that backward
     batch normalisation    input twice and output forward; its input and the gradient twice, and a gradient, backward
+    layer normalisation    input and output forward; backward as that; where half precision is cast: in fp32, with casts
     attention of GPT/x     as a product, by a fused kernel: what is between is neither written nor read
     any other              inputs and output forward; in addition a tensor like the output, backward
+
+In half precision, TensorFlow (its remapper) and NVIDIA's MXNet (fuse-bn-relu, fuse-bn-add-relu) compute batch
+normalisation, an addition and an activation behind it by one kernel: the latter two move no more than what is added.
 """
 
 import math
@@ -52,18 +57,27 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Clocked = tuple[GpuSpec, str, float | None]  # a GPU at a precision and a clock; None: its boost clock
 # What passes take at least on a GPU, arrays of one shape: computing at the peak rate; what they read and write; whether
-# Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention; whether images
-# are stored in a way that its convolution is not made for; how many times the peak in fp32 that of its product is; the
-# operations that are launched, each as many times as it takes longer than where the peak has no limit.
-LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Flags, Floats, Floats]
+# Winograd's algorithm is used; whether each channel is convolved by itself, so that computing is reading; whether it is
+# attention; how little its convolution is made for how images are stored, from 0 to 1; how many times the peak in
+# fp32 that of its product is; the operations that are launched, each as many times as it takes longer than where the
+# peak has no limit.
+LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags, Floats, Floats, Floats]
 
 ALL = "all"  # the fit to all generations of GPUs
 ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
 OF_TRANSFORMERS = (*ATTENTION, "multiheadattention")  # the last has its projections, too, which are most of it
-WINOGRAD_SAVES = 2.25  # times fewer multiplications, at least: tensor cores that gain less are left out for it
-# How much longer steps with convolutions may be in fp32 on Ampere and newer, as a logarithm, where no rate is fitted:
-# 256 images of AlexNet took 43.8 ms on an H100, 16.6 were predicted (`results/h100`).
-UNSEEN_FP32 = 0.98
+# Of what a byte takes convolutions of each channel by itself in fp32, what it takes in half precision, of which cuDNN
+# has kernels of its own. Chosen with all rates in sight: without their publisher they err by 15.6 %, with 1 by 16.8.
+DEPTHWISE_HALF = 0.5
+# Exponent of `nchw_slowness` in TF32, of which cuDNN has kernels of NCHW, too. Chosen likewise: without their publisher
+# rates err by 14.0 % with 1, 14.2 with this and 15.2 with 0, without their family of networks by 16.8, 15.7 and 15.6.
+NCHW_TF32 = 0.5
+FUSING = ("tensorflow", "mxnet")  # frameworks that compute what follows batch normalisation with it
+ACTIVATIONS = ("relu", "relu6", "hardswish", "silu")  # kinds of layers
+CAST = 3  # times two bytes that casting a number to fp32 or back moves
+# How much longer steps with convolutions may be in fp32 on Ampere and newer, as a logarithm: rates of one network alone
+# are fitted, and 32 images of AlexNet took 7.7 ms on an H100 where 5.0 were predicted (`results/h100`).
+UNSEEN_FP32 = 0.43
 LEAST_OF_TENSOR_CORES = 4.0  # times the peak rate in fp32: half precision without them has twice as much at most
 UNSTATED = 8.0  # the same of a GPU whose peak in fp32 no source states: as V100 and T4 have
 # Assumed: what rates of transformers on tensor cores fit best with, if it is fitted, too (in fp32 3.3, but publishers
@@ -103,7 +117,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     generation: str  # compute capability of the GPUs whose rates went in; "all"; of transformers, see `TRANSFORMERS`
     matmul_efficiency: float  # share of the peak that convolutions and products reach
     square_speedup: float  # of fp32 convolutions with square kernels at stride 1, by fewer multiplications
-    depthwise_slowness: float  # of convolutions of each channel by itself, over their FLOP at the peak in fp32
+    depthwise_slowness: float  # of convolutions of each channel by itself, over reading once for each row of a kernel
     memory_slowness: float = 1.0  # of what is read and written, over its roof
     nchw_slowness: float = 1.0  # of what convolutions read and write in half precision where images are stored as NCHW
     feeding: float = 0.0  # exponent of (peak / peak in fp32), times which what products read and write takes
@@ -199,6 +213,8 @@ class LayerWork:
 
     flop: Floats  # of an image
     elements: Floats  # of activations read and written, of an image
+    cast: Floats  # of these, what half precision moves in addition, in numbers of two bytes
+    rows: Floats  # of an image: made by convolutions of each channel by itself, times the rows of their kernels
     parameters: Floats  # read and written, once whatever the batch
     square: Flags  # by layer: Winograd's algorithm can do it
     depthwise: Flags  # by layer: it convolves each channel by itself
@@ -258,12 +274,14 @@ def modelled_step(
     clock_Hz: float | None = None,
     states: int = 1,
     channels_last: bool = True,
+    framework: str | None = None,
 ) -> Step:
     """The step of a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set.
 
     `states`: see `update_s`.
     """
-    least = least_times(work(table, image_size), batch_size, (gpu, precision, clock_Hz), channels_last)
+    done = work(table, image_size, is_fused(framework, precision))
+    least = least_times(done, batch_size, (gpu, precision, clock_Hz), channels_last)
     forward_s, backward_s = duration_s(roofline, *least)
     names, gradient_bytes = _gradients(HashedTuple(table))
     updating_s = update_s(roofline, sum(gradient_bytes), gpu, states)
@@ -351,6 +369,11 @@ def _rates(gpu: GpuSpec, precision: str) -> tuple[object, ...]:
     return generation(gpu), gpu.memory_Bps.value, at and at.value
 
 
+def is_fused(framework: str | None, precision: str) -> bool:
+    """Whether a framework (None: PyTorch) computes batch normalisation and what follows it by one kernel."""
+    return framework in FUSING and precision in HALF
+
+
 def rescaled_s(
     device_s: float,
     alone_s: float,
@@ -361,6 +384,7 @@ def rescaled_s(
     wanted_on: tuple[GpuSpec, str],
     publisher: str = "",
     channels_last: bool = True,
+    framework: str | None = None,
 ) -> float:
     """The GPU's part of a step on another GPU; both with the precision that they compute in.
 
@@ -370,7 +394,9 @@ def rescaled_s(
     (gpu, precision), (other, other_precision) = measured_on, wanted_on
     models = [fitted_alike(each, publisher, table, at) for each, at in (measured_on, wanted_on)]
     here, there = (
-        modelled_step(model, table, image_size, batch_size, *each, channels_last=channels_last).compute_s
+        modelled_step(
+            model, table, image_size, batch_size, *each, channels_last=channels_last, framework=framework
+        ).compute_s
         for model, each in zip(models, (measured_on, wanted_on), strict=True)
     )
     moved = (
@@ -418,24 +444,29 @@ def peak_FLOPps(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> 
 
 def least_times(work: LayerWork, batch_size: int, on: Clocked, channels_last: bool = True) -> LeastTimes:
     """Of each pass: (forward, backward) by layer. `channels_last`: images are stored as NHWC."""
-    (gpu, precision, clock_Hz), shape = on, work.flop.shape
-    moved_bytes = work.elements * batch_size * PRECISION_BYTES[precision] + work.parameters * BYTES_PER_PARAMETER
-    computing_s, in_fp32 = work.flop * batch_size / peak_FLOPps(*on), precision == "fp32"
-    gain = UNSTATED if gpu.fp32_FLOPps.stated is None else peak_FLOPps(gpu, precision) / gpu.fp32_FLOPps.value
-    if precision == "tf32" and gpu.fp32_FLOPps.stated is not None:  # a library may compute tf32 in fp32
-        fp32_FLOPps = peak_FLOPps(gpu, "fp32", clock_Hz)
-        if peak_FLOPps(*on) < WINOGRAD_SAVES * fp32_FLOPps:
-            in_fp32, computing_s = True, np.where(work.square, work.flop * batch_size / fp32_FLOPps, computing_s)
+    (gpu, precision, _), shape, of_bytes = on, work.flop.shape, PRECISION_BYTES[on[1]]
+    half, in_fp32, memory_Bps = precision in HALF, precision == "fp32", MEMORY_EFFICIENCY * gpu.memory_Bps.value
+    moved_bytes = batch_size * (of_bytes * work.elements + 2 * half * work.cast) + work.parameters * BYTES_PER_PARAMETER
+    by_row_s = (DEPTHWISE_HALF if half else 1.0) * of_bytes * work.rows * batch_size / memory_Bps
+    # No kernel in fp32 is faster than in TF32, where there is that: computing alone takes longer.
+    fed_as = "tf32" if in_fp32 and _has_tf32(gpu) else precision
+    relaid = 0.0 if channels_last or fed_as == "fp32" else 1.0 if half else NCHW_TF32
+    gain = UNSTATED if gpu.fp32_FLOPps.stated is None else peak_FLOPps(gpu, fed_as) / gpu.fp32_FLOPps.value
     return (
-        computing_s * np.where(work.depthwise, gain, 1.0),
-        moved_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value),
-        np.broadcast_to(work.square & in_fp32, shape),
+        np.where(work.depthwise, by_row_s, work.flop * batch_size / peak_FLOPps(*on)),
+        moved_bytes / memory_Bps,
+        np.broadcast_to(work.square & (fed_as == "fp32"), shape),
         np.broadcast_to(work.depthwise, shape),
         np.broadcast_to(work.attention, shape),
-        np.broadcast_to(work.convolution & (precision in HALF and not channels_last), shape),
-        np.where((work.flop > 0) & ~work.depthwise & (not in_fp32), gain, 1.0),
+        np.broadcast_to(work.convolution * relaid, shape),
+        np.where((work.flop > 0) & ~work.depthwise & (fed_as != "fp32"), gain, 1.0),
         np.broadcast_to(work.operations * filling(peak_FLOPps(*on)), shape),
     )
+
+
+def _has_tf32(gpu: GpuSpec) -> bool:
+    """As GPUs of Ampere and newer have."""
+    return peak(gpu, "tf32") is not None
 
 
 def duration_s(
@@ -445,7 +476,7 @@ def duration_s(
     winograd: Flags,
     depthwise: Flags,
     attention: Flags,
-    relaid: Flags,
+    relaid: Floats,
     gain: Floats,
     operations: Floats,
 ) -> Floats:
@@ -453,28 +484,51 @@ def duration_s(
     speed = np.where(winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
     speed = np.where(depthwise, 1 / fit.depthwise_slowness, speed)
     slowness = np.where(attention, fit.attention_slowness, 1.0)
-    memory = fit.memory_slowness * np.where(relaid, fit.nchw_slowness, 1.0) * gain**fit.feeding
+    memory = fit.memory_slowness * fit.nchw_slowness**relaid * gain**fit.feeding
     passes_s: Floats = slowness * (computing_s / speed + memory * moving_s) + operations * fit.operation_s
     return passes_s
 
 
-def work(table: Sequence[Layer], image_size: int) -> LayerWork:
-    """What the layers of a table do."""
-    return _work(HashedTuple(table), image_size)
+def work(table: Sequence[Layer], image_size: int, fused: bool = False) -> LayerWork:
+    """What the layers of a table do; `fused`: what follows batch normalisation is computed with it."""
+    return _work(HashedTuple(table), image_size, fused)
 
 
 @lru_cache(maxsize=64)  # likewise
-def _work(table: HashedTuple[Layer], image_size: int) -> LayerWork:
+def _work(table: HashedTuple[Layer], image_size: int, fused: bool) -> LayerWork:
     shapes = {DATA: (3, image_size, image_size)} | {layer.name: layer.output_shape for layer in table}
     elements = {name: math.prod(shape) for name, shape in shapes.items()}
     passes = [_passes(layer, sum(elements[name] for name in layer.inputs), elements[layer.name]) for layer in table]
     flop, moved, parameters = np.array(passes, dtype=float).reshape(-1, 3, 2).transpose(1, 2, 0)
-    square = np.array([_is_square(layer, shapes) for layer in table], dtype=bool)
-    depthwise = np.array([_is_depthwise(layer, shapes) for layer in table], dtype=bool)
-    attention = np.array([layer.kind in ATTENTION for layer in table], dtype=bool)
-    convolution = np.array([layer.kind == "conv" for layer in table], dtype=bool)
-    operations = np.array([operations_of([layer]) / 2 for layer in table])  # alike in both passes
-    return LayerWork(flop, moved, parameters, square, depthwise, attention, convolution, operations)
+    if fused:
+        _fuse(table, moved)
+    kinds = {kind: np.array([layer.kind == kind for layer in table], dtype=bool) for kind in ("conv", "layernorm")}
+    made = np.array([elements[layer.name] for layer in table])
+    language = any(layer.kind in OF_TRANSFORMERS for layer in table)  # its slowness of memory has its casts
+    kernels = np.array([_depthwise_side(layer, shapes) for layer in table], dtype=float)
+    return LayerWork(
+        flop=flop,
+        elements=moved,
+        # In fp32, of twice the bytes, and cast to that and back in either pass.
+        cast=np.where(kinds["layernorm"] & (not language), moved + 2 * CAST * made, 0.0),
+        rows=np.array([[1.0], [2.0]]) * kernels * made,
+        parameters=parameters,
+        square=np.array([_is_square(layer, shapes) for layer in table], dtype=bool),
+        depthwise=kernels > 0,
+        attention=np.array([layer.kind in ATTENTION for layer in table], dtype=bool),
+        convolution=kinds["conv"],
+        operations=np.array([operations_of([layer]) / 2 for layer in table]),  # alike in both passes
+    )
+
+
+def _fuse(table: Sequence[Layer], moved: Floats) -> None:
+    """Has additions and activations behind batch normalisation move no more than what is added."""
+    with_it = {layer.name for layer in table if layer.kind == "batchnorm"}
+    for index, layer in enumerate(table):
+        if layer.kind not in ("add", *ACTIVATIONS) or not with_it.intersection(layer.inputs):
+            continue
+        moved[:, index] = math.prod(layer.output_shape) if layer.kind == "add" else 0
+        with_it.add(layer.name)
 
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -488,6 +542,8 @@ def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[
         backward_flop = 5 * flop // 2  # a fused kernel computes the scores anew: five products instead of two
     if layer.kind == "batchnorm":
         return (flop, backward_flop), (2 * read + made, 5 * made), (weights, weights)
+    if layer.kind == "layernorm":
+        return (0, 0), (read + made, 5 * made), (weights, 2 * weights)
     if layer.multiply_adds:
         return (flop, backward_flop), (read + made, 2 * (read + made)), (weights, 2 * weights)
     return (0, 0), (read + made, read + 2 * made), (weights, 2 * weights)
@@ -510,16 +566,14 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
     return rows < 1.5 * rows_made and any(side > 1 and side.is_integer() for side in sides)
 
 
-def _is_depthwise(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
-    """Whether it convolves each of several channels by itself; kernels have odd sides."""
+def _depthwise_side(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> int:
+    """Pixels of the side of a kernel that convolves each of several channels by itself, which is odd; 0: none does."""
     of_input = shapes[layer.inputs[0]] if layer.inputs else ()
     if layer.kind != "conv" or not layer.parameters or not of_input or not layer.output_shape:
-        return False
+        return 0
     read, made = of_input[0], layer.output_shape[0]
-    if layer.parameters[0] >= read * made:
-        return False
     side = math.sqrt(layer.parameters[0] / made)  # of a kernel that sees one channel
-    return side > 1 and side % 2 == 1
+    return int(side) if layer.parameters[0] < read * made and side > 1 and side % 2 == 1 else 0
 
 
 # ---- the file

@@ -266,6 +266,7 @@ def rescaled_step(
     publisher: str = "",
     error: float | None = None,
     channels_last: bool = True,
+    framework: str | None = None,
 ) -> LaunchedStep:
     """The step on the `wanted` GPU by rates of the `known` one. `table`: the layers, image size and images of a step.
 
@@ -278,7 +279,7 @@ def rescaled_step(
     )
     on = ((known.part, known.precision), (wanted.part, wanted.precision))
     device_s, *ends_s = (
-        roofline.rescaled_s(each.device_s, wanted.alone_s, *table, *on, publisher, channels_last)
+        roofline.rescaled_s(each.device_s, wanted.alone_s, *table, *on, publisher, channels_last, framework)
         for each in (step, *ends)
     )
     if error is None:

@@ -232,7 +232,7 @@ SECTIONS = (
             "CPU threads of each rank; null: the cores divided by the node's GPUs, or by more ranks",
             verbs=f"{RUNS} bench check", axis="sweep trace", range=Range(1, 2**12, "no host has that many")),
         Setting("channels_last", bool, True,
-            "true: images and weights are stored as NHWC | false: as NCHW; predicted to matter in half precision alone",
+            "true: images and weights are stored as NHWC | false: as NCHW; predicted to matter on tensor cores alone",
             verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("memory_limit", int | str | None, None,
             "GPU memory that PyTorch may use on each GPU, e.g. 16GB, to emulate a smaller one; null: all", verbs=RUNS,

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import astuple, replace
+from itertools import product
 
 import msgspec
 import numpy as np
@@ -76,6 +77,10 @@ HALF = msgspec.structs.replace(
 )
 
 
+def replace_figures(**figures):
+    return msgspec.structs.replace(HALF, **figures)
+
+
 def moving_s(elements, parameters=0, of_bytes=4):
     """Of 1000 images on a P100."""
     return (1000 * elements * of_bytes + 4 * parameters) / (MEMORY_EFFICIENCY * 732e9)
@@ -108,6 +113,7 @@ def test_relu_is_bound_by_bytes():
 
 
 def test_square_kernels_at_stride_1_are_faster_than_their_flop_in_fp32_only():
+    """And where there is no TF32."""
     assert work(NET, 32).square.tolist() == [False, True, False, False]
     three = times()["three"]
     moved = 2 * 64 * 1024, 9 * 4096 + 64
@@ -115,15 +121,24 @@ def test_square_kernels_at_stride_1_are_faster_than_their_flop_in_fp32_only():
     assert three.forward_s - starting_s() == pytest.approx(computing_s + moving_s(*moved))
     half = times(precision="fp16", gpu=P100)["three"]
     assert half.forward_s - starting_s(21.2e12) == pytest.approx(computing_s + moving_s(*moved, of_bytes=2))
+    model = replace_figures(square_speedup=1.0)
+    assert times(gpu=A100)["three"] == times(gpu=A100, model=model)["three"]
 
 
-def test_in_half_precision_and_nchw_convolutions_move_more():
-    for precision, more in (("fp16", 3.0), ("fp32", 1.0)):
+def test_in_nchw_convolutions_on_tensor_cores_move_more():
+    """No kernel in fp32 is faster than one in TF32."""
+    for gpu, precision, more in (
+        (P100, "fp16", 3.0),
+        (P100, "fp32", 1.0),
+        (A100, "tf32", 3**0.5),
+        (A100, "fp32", 3**0.5),
+    ):
         nhwc, nchw = (
-            modelled_step(HALF, NET, 32, 1000, P100, precision, channels_last=last).forwards_s for last in (True, False)
+            modelled_step(HALF, NET, 32, 1000, gpu, precision, channels_last=last).forwards_s for last in (True, False)
         )
-        moved_s = moving_s(2 * 64 * 1024, 9 * 4096 + 64, of_bytes=2)
-        assert nchw[1] - nhwc[1] == pytest.approx((more - 1) * moved_s, abs=1e-12)
+        moved_s = moving_s(2 * 64 * 1024, 9 * 4096 + 64, of_bytes=2 if precision == "fp16" else 4)
+        moved_s *= 732e9 / gpu.memory_Bps.value
+        assert nchw[1] - nhwc[1] == pytest.approx((more - 1) * moved_s, rel=1e-3, abs=1e-12)
         assert nchw[2] == nhwc[2]
 
 
@@ -137,14 +152,54 @@ def test_what_products_read_and_write_takes_longer_the_more_tensor_cores_compute
     assert times(gpu=V100, model=fed) == times(gpu=V100)
 
 
-def test_convolutions_of_each_channel_by_itself_use_no_tensor_cores():
-    """In either precision their FLOP take as long; what they move halves."""
-    alone = layer("alone", "conv", ("one",), (64, 32, 32), (9 * 64,), 9 * 64 * 1024)
-    slow = msgspec.structs.replace(HALF, depthwise_slowness=30.0, feeding=0.5)
-    fp32, fp16 = (times(gpu=V100, precision=each, table=[ONE, alone], model=slow)["alone"] for each in ("fp32", "fp16"))
-    computing_s = 30 * 2 * alone.multiply_adds * 1000 / 15.7e12
-    half_moved_s = fp32.forward_s - fp16.forward_s
-    assert fp32.forward_s - starting_s(15.7e12) == pytest.approx(computing_s + 2 * half_moved_s, rel=0.01)
+def test_convolutions_of_each_channel_by_itself_go_by_memory_and_the_rows_of_their_kernels():
+    """One program's ConvNeXt-T with kernels of 3, 5 and 7 pixels takes an A100 160, 190 and 223 ms
+    (sail-sg/inceptionnext, README.md): what they take is between the first and the second power of the side."""
+    slow = replace_figures(depthwise_slowness=7.0, feeding=0.5)
+
+    def alone(side, precision="fp32"):
+        table = [ONE, layer("alone", "conv", ("one",), (64, 32, 32), (side**2 * 64,), side**2 * 64 * 1024)]
+        return times(precision=precision, table=table, model=slow)["alone"]
+
+    for each, twice in ((alone(3).forward_s, 1), (alone(3).backward_s, 2)):
+        by_row_s = 7 * 3 * moving_s(64 * 1024)
+        assert each - starting_s() == pytest.approx(twice * (by_row_s + moving_s(2 * 64 * 1024, 9 * 64)))
+    assert alone(7).forward_s - alone(3).forward_s == pytest.approx(7 * 4 * moving_s(64 * 1024), rel=1e-3)
+    quarter_s = 7 * 3 * moving_s(64 * 1024, of_bytes=1)  # of half the bytes, half the time of each
+    moved_s = moving_s(2 * 64 * 1024, 9 * 64, of_bytes=2)
+    assert alone(3, "fp16").forward_s - starting_s(21.2e12) == pytest.approx(quarter_s + moved_s)
+
+
+def test_layer_normalisation_in_half_precision_is_in_fp32_cast_to_it_and_back():
+    norm = layer("norm", "layernorm", ("one",), (64, 32, 32), (64, 64))
+    fp32, fp16 = (times(precision=each, table=[ONE, norm])["norm"] for each in ("fp32", "fp16"))
+    assert fp32.backward_s - starting_s() == pytest.approx(moving_s(5 * 64 * 1024, 256))
+    cast_s = moving_s(64 * 1024, of_bytes=12)  # twice, from two bytes to four or back
+    assert fp16.forward_s - starting_s(21.2e12) == pytest.approx(moving_s(2 * 64 * 1024, 128) + cast_s)
+    attention = layer("mixed", "causalattention", ("norm",), (64, 32, 32), (), 64 * 1024**2)
+    language = times(precision="fp16", table=[ONE, norm, attention])["norm"]
+    assert language.forward_s - starting_s(21.2e12) == pytest.approx(moving_s(2 * 64 * 1024, 128, of_bytes=2), rel=1e-4)
+
+
+def test_tensorflow_and_mxnet_compute_what_follows_batch_normalisation_with_it_in_half_precision():
+    shape = (64, 32, 32)
+    norm, added, relu = (
+        layer("norm", "batchnorm", ("one",), shape, (64, 64)),
+        layer("added", "add", ("norm", "one"), shape),
+        layer("relu", "relu", ("added",), shape),
+    )
+
+    def moved(framework, precision="fp16"):
+        step = modelled_step(HALF, [ONE, norm, added, relu], 32, 1000, P100, precision, framework=framework)
+        return [each.forward_s + each.backward_s for each in step.layers[1:]]
+
+    alone, fused = moved(None), moved("mxnet")
+    one_s = moving_s(64 * 1024, of_bytes=2)
+    assert [before - after for before, after in zip(alone, fused, strict=True)] == pytest.approx(
+        [0.0, 5 * one_s, 5 * one_s], abs=1e-9
+    )
+    assert moved("tensorflow") == fused
+    assert moved("mxnet", "fp32") == moved(None, "fp32") and moved("cntk") == alone
 
 
 @pytest.mark.parametrize(
@@ -234,7 +289,7 @@ def figures(roofline):
 @pytest.mark.slow
 def test_the_shipped_fit_is_a_fresh_one(all_rows):
     fresh = rooflines(all_rows)
-    assert [each.generation for each in fresh] == [ALL, "1.2", "10.0", "3.7", "6.1", "7.0", "9.0"]
+    assert [each.generation for each in fresh] == [ALL, "1.2", "10.0", "3.7", "6.1", "7.0", "8.0"]
     for each in fresh:
         assert figures(fits()[each.generation]) == pytest.approx(figures(each), rel=0.01), (
             "if the rates or the model were changed on purpose: python -m resnetx.literature.training_fit"
@@ -277,19 +332,19 @@ def test_attention_that_is_slow_brings_long_sequences_nearer_to_short_ones():
 
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
-    assert fitted().error < 0.18
-    assert fitted().unseen_network_error < 0.2
-    assert fitted().unseen_source_error < 0.19
-    assert fitted().unseen_gpu_error < 0.19
+    assert fitted().error < 0.14
+    assert fitted().unseen_network_error < 0.16
+    assert fitted().unseen_source_error < 0.15
+    assert fitted().unseen_gpu_error < 0.155
     assert fitted(V100).error < 0.115
-    assert fitted(V100).unseen_source_error < 0.145
-    assert fitted(B200).unseen_source_error < 0.23
-    assert fitted(H200).unseen_source_error < 0.195
+    assert fitted(V100).unseen_source_error < 0.14
+    assert fitted(A100).unseen_source_error < 0.15
+    assert fitted(B200).unseen_source_error < 0.075
     assert transformer_fits()["transformers on tensor cores"].unseen_source_error < 0.15
 
 
 def test_leaving_out_is_worse_than_fitting():
-    for each in (fitted(V100), fitted(H200), fitted()):
+    for each in (fitted(V100), fitted(A100), fitted()):
         assert each.fit_error < each.error < each.worst_error
         assert each.error < each.unseen_network_error
 
@@ -318,7 +373,7 @@ def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
 def test_a_generation_whose_rates_are_known_is_as_sure_as_these_by_a_fit_without_them(all_rows):
     """As for a P100 in fp32: of its nine rates, eight are within that."""
     unseen = fitted().unseen_generation_90
-    assert sorted(unseen) == ["12.0", "6.0", "7.5", "8.0", "8.6", "8.9"]
+    assert sorted(unseen) == ["12.0", "6.0", "7.5", "8.6", "8.9", "9.0"]
     assert fitted(P100).error_on(P100, "fp32") == unseen["6.0"] < fitted().unseen_gpu_90
     assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > unseen["6.0"]
     others = training_fit.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "6.0"])
@@ -331,24 +386,27 @@ def test_half_precision_is_no_surer_than_all_its_rates():
     assert fitted(K80).error_on(K80, "fp16") == fitted().half_error_90 > fitted(K80).error_90
 
 
-def test_in_fp32_convolutions_of_ampere_and_newer_may_take_twice_as_long():
-    """AlexNet on an H100 is below the predicted rate by e^0.97."""
+def test_in_fp32_convolutions_of_ampere_and_newer_may_take_half_as_long_again():
+    """AlexNet on an H100 is below the predicted rate by up to e^0.43."""
     without = [layer("fc", "linear", ("data",), (4,), (8,), 8)]
     assert fitted(H200).longer_on(H200, "fp32", NET) == UNSEEN_FP32 > fitted(H200).error_on(H200, "fp32")
     for gpu, precision, table in ((H200, "tf32", NET), (V100, "fp16", NET), (H200, "fp32", without)):
         assert fitted(gpu).longer_on(gpu, precision, table) == fitted(gpu).error_on(gpu, precision)
 
 
-def test_tf32_takes_what_fp32_takes_where_tensor_cores_gain_less_than_winograds_algorithm():
-    """A library may compute TF32 in fp32; an L40S has twice the rate in TF32, an A100 eight times."""
-    model, size = tables.KEPT["googlenet"]
-    for name, alike in (("rtx-4090", True), ("l40s-48gb", True), ("a100-sxm4-80gb", False)):
+def test_tf32_takes_no_longer_than_fp32():
+    """An L40S has twice the rate in TF32, an A100 eight times."""
+    for name in ("rtx-4090", "l40s-48gb", "a100-sxm4-80gb"):
         gpu = parts_table("gpus")[name]
-        fp32, tf32 = (
-            modelled_step(fitted(), tables.kept(model, size), size, 256, gpu, precision).forward_s
-            for precision in ("fp32", "tf32")
-        )
-        assert tf32 <= fp32 and (tf32 > 0.7 * fp32) == alike
+        for (model, size), last in product(tables.KEPT.values(), (True, False)):
+            fp32, tf32 = (
+                modelled_step(
+                    fitted(), tables.kept(model, size), size, 256, gpu, precision, channels_last=last
+                ).compute_s
+                for precision in ("fp32", "tf32")
+            )
+            assert tf32 <= fp32
+    model, size = tables.KEPT["googlenet"]
     none = msgspec.structs.replace(gpu.fp32_FLOPps, stated=None, source="not stated")
     unstated = msgspec.structs.replace(gpu, fp32_FLOPps=none)  # it is taken to be an eighth
     for precision, as_taken in (("tf32", True), ("bf16", False)):
@@ -378,8 +436,8 @@ def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
 
 
 def test_a_generation_gets_the_fit_to_all_unless_its_own_is_better_on_what_it_has_not_seen():
-    assert fitted(P100) is fitted(A100) is fitted()
-    assert [fitted(gpu).generation for gpu in (V100, RTX, H200)] == ["7.0", ALL, "9.0"]
+    assert fitted(P100) is fitted(H200) is fitted()
+    assert [fitted(gpu).generation for gpu in (V100, A100, B200, RTX)] == ["7.0", "8.0", "10.0", ALL]
 
 
 def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
@@ -405,14 +463,14 @@ def test_one_network_tells_nothing_of_depthwise_convolutions(all_rows):
 def test_no_figure_of_a_generation_stands_at_a_bound():
     for each in fits().values():
         assert 0.05 < each.matmul_efficiency < 0.95 and 1.05 < each.square_speedup < 3.95
-        assert 2 < each.depthwise_slowness < 500 and 0.25 < each.memory_slowness < 9
+        assert 2 < each.depthwise_slowness < 50 and 0.25 < each.memory_slowness < 9
         assert 1.05 < each.nchw_slowness < 5.5 and 0.02 < each.feeding < 1.9 and 2e-6 < each.operation_s < 5e-4
 
 
 def test_the_source_says_how_far_off_it_is():
-    assert "49 published one-GPU training rates of GPUs of compute capability 7.0" in fitted(V100).source
-    assert "leave-one-out error 11%, worst 45%" in fitted(V100).source
-    assert "GPUs left out whole 18%" in fitted().source
+    assert "51 published one-GPU training rates of GPUs of compute capability 7.0" in fitted(V100).source
+    assert "leave-one-out error 11%, worst 48%" in fitted(V100).source
+    assert "GPUs left out whole 15%" in fitted().source
 
 
 def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():
