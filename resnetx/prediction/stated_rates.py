@@ -32,10 +32,10 @@ RATE_ERROR = 0.02  # unless the user states another: assumed
 # be: between others; between others where the loop waits, or where images are decoded on the host, whose loader may be
 # the limit of some batches and not of others; outside of them. Chosen by the score of the intervals of 397 batches
 # between two others and 220 at an eighth of one (`scaling_check`), of which they held 90 and 94 %; without any one
-# machine 0.08 or 0.09 has the best score for the last, and 92 % inside. OUTSIDE is that of the best score of 243
-# steps at an eighth of a batch and 254 at eight times one (0.10 to 0.13 without any one publisher; 94 and 91 % inside),
-# BETWEEN nearly that of 579 between two (0.05 to 0.065; 89 % inside).
-BETWEEN, WAITED, DECODED, OUTSIDE = 0.05, 0.08, 0.13, 0.11
+# machine 0.08 or 0.09 has the best score for the last, and 92 % inside. OUTSIDE is that of the best score of 248
+# steps at an eighth of a batch and 262 at eight times one (0.11 to 0.13 without any one publisher; 94 and 91 % inside),
+# BETWEEN nearly that of 602 between two (0.05 to 0.065; 89 % inside).
+BETWEEN, WAITED, DECODED, OUTSIDE = 0.05, 0.08, 0.13, 0.12
 # Outside of them, of the GPU's part that is there at any batch: an RTX PRO 6000 has none, a B200 1.5 times what is
 # assumed of any GPU.
 FIXED = (0.0, 1.5)

@@ -239,12 +239,15 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
 
 
 def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
-    """T5 in Hugging Face's trainer, 85 % off while passes of layers were counted; a T4, 43 % with one fused update."""
+    """T5 in Hugging Face's trainer, 85 % off while passes of layers were counted; a T4, 43 % with one fused update.
+
+    BERT on SQuAD, whose texts are hardly dearer in small batches: 28 % off, where proportion is 6 %.
+    """
     unseen = [row for row in judged() if not row.pair.of.seen]
     trainer = [row for row in unseen if row.pair.of.network == "t5-base"]
     others = [row for row in unseen if row.pair.of.network != "t5-base"]
     assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.112, abs=0.001))
-    assert (len(others), errors(others)) == (147, pytest.approx((0.132, 0.575), abs=0.001))
+    assert (len(others), errors(others)) == (152, pytest.approx((0.136, 0.558), abs=0.001))
 
 
 def test_the_gpus_fixed_part_is_not_certain_outside_the_known_batches():
