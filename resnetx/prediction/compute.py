@@ -47,7 +47,7 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
 LAB_COPY_Bps = 2.5e9
-BOUNDED = "; no longer than a roofline says, as its host may take all of these"
+BOUNDED = "; as its host may take all of these, up to halfway to what a roofline says"
 LAUNCHING_COUNTS = 0.5  # of a step: from this share on, the host's part is worth a word
 
 
@@ -151,22 +151,24 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
             f"host_step={stated_s:g}s: longer than a step whose rate is known ({workload.rates.where}: "
             f"{workload.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
-    model_s = modelled.step.compute_s
-    ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     has_peak = precision == workload.precision
-    bounds_s = ends_s if has_peak else (0.0, math.inf)
     decoded = isinstance(workload.request.input, TorchvisionInput)
 
     def alone_s(batch: int) -> float:
         return of_roofline(layers, image_size, batch, precision, gpu, clock_Hz, *trained).step.compute_s
 
+    largest, rate = workload.rates.by_batch[-1]
+    bounds_s, may_be_hosts = (0.0, math.inf), False
+    if has_peak and images > largest:
+        may_be_hosts = launches[0].stretched(1).time_s >= host_step.MOST_OF_STEP * largest / rate
+        bounds_s = (alone_s(largest) * math.exp(-modelled.best), alone_s(largest) * math.exp(modelled.best))
     steps, in_graphs = [], point.setting.loop is not None
     for host in launches:
         times = workload.rates.times_modelled(images, host, alone_s) if has_peak and _is_counted(layers) else 1.0
         for at_once in dict.fromkeys([graph or in_graphs, in_graphs]):
             fixed_s = _fixed_s(modelled, layers, gpu, precision, at_once, states, times)
             steps.append(workload.rates.step(images, host, fixed_s, bounds_s, decoded).of_part(point.parts))
-    return _of_rates(workload.rates, images, modelled, steps, unit, bounds_s)
+    return _of_rates(workload.rates, images, modelled, steps, unit, may_be_hosts)
 
 
 def _from_another(point: Point, rates: StatedRates, other: RatedGpu, images: int) -> Compute:
@@ -295,20 +297,19 @@ def _of_rates(
     modelled: Compute,
     steps: Sequence[LaunchedStep],
     unit: Unit,
-    modelled_s: tuple[float, float] = (0.0, math.inf),
+    may_be_hosts: bool = False,
 ) -> Compute:
     """The step that the known rates say, divided as the modelled one; its interval has those of all `steps`."""
     known, *others = steps
     for other in others:
         known = known.reaching(other)
-    is_bounded = known.device_s == modelled_s[1]
     by_flop = "" if modelled.source == "roofline" else modelled.note
     compute = replace(
         modelled,
         source=rates.source,
         origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
-        note=rates.note(images, unit) + by_flop + is_bounded * BOUNDED,
+        note=rates.note(images, unit) + by_flop + may_be_hosts * BOUNDED,
     )
     return _at_pace(compute, known)
 

@@ -144,12 +144,39 @@ def test_a_host_takes_as_much_longer_as_the_thread_of_its_cpu_is_rated_lower():
         assert assumed(408, None, "fp32", own) == assumed(408, None, "fp32", own, rating=rated(load("gb200-nvl72")))
 
 
+@pytest.mark.parametrize(
+    "known_s", [{64: 0.05}, {8: 0.02, 64: 0.03}, {1: 0.02, 2: 0.0203}, {8: 0.01, 64: 0.04, 512: 0.3}]
+)
+@pytest.mark.parametrize("host", [HostStep(0.02), HostStep(0.005), HostStep(0.02, (12.0, 1.8), waits=True)])
+def test_a_rate_that_is_a_little_lower_changes_no_prediction_much(known_s, host):
+    """At any batch, whichever of the known steps takes from 0.4 to 2.5 times as long, 0.6 % longer each time."""
+    sizes = (1, 4, 8, 24, 64, 200, 512, 2048)
+    for changed in known_s:
+        before = None
+        for tick in range(-900, 901, 6):
+            steps_s = known_s | {changed: known_s[changed] * math.exp(tick / 1000)}
+            if any(low > high for low, high in pairwise(steps_s.values())):
+                continue
+            rates = StatedRates(tuple((batch, batch / step_s) for batch, step_s in steps_s.items()), "stated", "rate=")
+            found = [rates.step(images, host, 0.004, (0.02, 0.03)) for images in sizes]
+            times_s = [step.time_s for step in found]
+            assert times_s == sorted(times_s)
+            assert all(
+                step.time_s * (1 - step.faster) <= step.time_s <= step.time_s * (1 + step.slower) for step in found
+            )
+            if before is not None:
+                jumps = [abs(math.log(now_s / then_s)) for now_s, then_s in zip(times_s, before, strict=True)]
+                assert max(jumps) < 0.3, (changed, tick, jumps)
+            before = times_s
+
+
 def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
     rates = StatedRates(((8, 400.0), (32, 1500.0)), "stated", "rate=")
     assert rates.step(2, HostStep(0.005), fixed_s=0.001).time_s == pytest.approx(8 / 400, rel=0.1)
     neighbours = StatedRates(((256, 2470.0), (264, 2480.0)), "stated", "rate=")
     alone = StatedRates(((256, 2470.0),), "stated", "rate=")
-    assert neighbours.step(64, HostStep(0.02), 0.005).time_s == alone.step(64, HostStep(0.02), 0.005).time_s
+    steps = (rates.step(64, HostStep(0.02), 0.005) for rates in (neighbours, alone))
+    assert next(steps).time_s == pytest.approx(next(steps).time_s, rel=0.001)
 
 
 def test_between_a_step_of_the_host_and_one_of_the_gpu_lies_the_curve_of_both_parts():
@@ -212,12 +239,15 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
 
 
 def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
-    """T5 in Hugging Face's trainer, 85 % off while passes of layers were counted; a T4, 43 % with one fused update."""
+    """T5 in Hugging Face's trainer, 85 % off while passes of layers were counted; a T4, 43 % with one fused update.
+
+    BERT on SQuAD, whose texts are hardly dearer in small batches: 28 % off, where proportion is 6 %.
+    """
     unseen = [row for row in judged() if not row.pair.of.seen]
     trainer = [row for row in unseen if row.pair.of.network == "t5-base"]
     others = [row for row in unseen if row.pair.of.network != "t5-base"]
     assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.112, abs=0.001))
-    assert (len(others), errors(others)) == (147, pytest.approx((0.132, 0.575), abs=0.001))
+    assert (len(others), errors(others)) == (152, pytest.approx((0.136, 0.558), abs=0.001))
 
 
 def test_the_gpus_fixed_part_is_not_certain_outside_the_known_batches():
@@ -270,8 +300,8 @@ def errors(rows):
 @pytest.mark.parametrize(
     ("read", "triples", "off", "inside", "on_curve", "off_line"),
     [
-        ("prepared", 987, 0.0222, 0.942, (251, 0.0196), 0.087),
-        ("loader", 998, 0.0453, 0.905, (518, 0.0552), 0.116),
+        ("prepared", 987, 0.0230, 0.943, (463, 0.0155), 0.050),
+        ("loader", 998, 0.0459, 0.903, (664, 0.0565), 0.103),
     ],
 )
 def test_the_middle_one_of_three_published_batches_from_the_other_two(read, triples, off, inside, on_curve, off_line):
@@ -351,7 +381,7 @@ def test_mxnets_small_batches_are_as_its_published_rates_of_one_gpu_and_surer_th
     off, proportional = errors(own)
     assert (len(own), off, proportional) == (32, pytest.approx(0.111, abs=0.001), pytest.approx(0.672, abs=0.001))
     inside = [1 - row.step.faster <= math.exp(-row.log_error) <= 1 + row.step.slower for row in own]
-    assert sum(inside) == 29
+    assert sum(inside) == 30
     mxnet, tensorflow = (assumed(408, of, "fp32", rating=1613.0) for of in ("mxnet", "tensorflow"))
     assert mxnet.stretched(-1).time_s > 2 * tensorflow.stretched(-1).time_s
     assert mxnet.stretched(1).time_s > tensorflow.stretched(1).time_s
