@@ -46,6 +46,7 @@ from resnetx.interconnect.collectives.collective_errors import (
     sends_of,
     system_name,
 )
+from resnetx.interconnect.collectives.measured import carried
 from resnetx.interconnect.collectives.plan import nccl_algorithms, nccl_sends, plan
 from resnetx.interconnect.collectives.protocols import FIT_FILE, UNFITTED, Fitted, fitted
 from resnetx.interconnect.collectives.published import (
@@ -448,10 +449,11 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
         if len(ladder) >= FEWEST_SIZES and largest.size_bytes >= BANDS_BYTES[-1]:
             taken = {point.size_bytes: _taken(point, without) for point in ladder}
             moving_s, modelled_s = taken[largest.size_bytes]
-            more = (largest.time_s - modelled_s) / moving_s
+            slower = max(0.0, 1 + (largest.time_s - modelled_s) / moving_s)
             for point in (point for point in ladder if point is not largest):
                 moving_s, modelled_s = taken[point.size_bytes]
-                errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more * moving_s)]
+                more_s = (slower ** carried(point.size_bytes, largest.size_bytes) - 1) * moving_s
+                errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more_s)]
                 key = place_of(kind), bisect_right(BANDS_BYTES, point.size_bytes)
                 found.setdefault(key, []).append((errors[0], errors[1], kind))
     return [
