@@ -105,6 +105,7 @@ _HOLD = 0.02  # of a step away from the source of NCCL, as a relative error: it 
 _ROBUST = 0.1  # errors beyond this count less
 WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
 PLACES: tuple[Place, ...] = get_args(Place)
+FABRICS = ("RoCE", "EFA", "Slingshot")
 FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
 _CHANNELS_s_per_B = [round(n * 1e-11, 12) for n in range(41)]  # tried of trees in LL between nodes
@@ -502,9 +503,10 @@ def _kind(key: PlanKey) -> str:
 
 @cache
 def _apart(key: PlanKey) -> str:
-    """What is left out together: a kind; of nodes those with RoCE apart from InfiniBand, though counted as one."""
-    links = [link for link, _ in load_published(*key[:2]).counted_links() if link.wire.family == "network"]
-    return _kind(key) + " over RoCE" * any("RoCE" in link.wire.about for link in links)
+    """What is left out together: a kind; of nodes each fabric apart from InfiniBand, though they are counted as one."""
+    wires = [link.wire for link, _ in load_published(*key[:2]).counted_links() if link.wire.family == "network"]
+    fabric = next((name for name in FABRICS if any(name in wire.about for wire in wires)), None)
+    return _kind(key) + (f" over {fabric}" if fabric else "")
 
 
 def _rival_row(point: PublishedTime) -> Sequence[float]:
