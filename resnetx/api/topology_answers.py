@@ -223,6 +223,7 @@ class Ranked:
                         size_bytes=ranking.size_bytes,
                         devices=list(choice.devices),
                         busbw_Bps=choice.busbw_Bps,
+                        interval_Bps=busbw_interval(choice.like, ranking.size_bytes),
                         limiting_link=choice.plan.cost(ranking.size_bytes).limiting_link,
                         command=choice.command,
                     )
@@ -430,6 +431,7 @@ LINKS: list[Column[PairClass]] = [
 CHOICES: list[Column[GpuChoice]] = [
     Column("GPUs", lambda choice: " ".join(map(str, choice.devices))),
     Column(">busbw GB/s", lambda choice: GBps(choice.busbw_Bps)),
+    Column("interval", lambda choice: " to ".join(map(GBps, choice.interval_Bps or ()))),
     Column("limited by", lambda choice: choice.limiting_link),
 ]
 ROUTES: list[Column[Route]] = [
@@ -602,6 +604,12 @@ def _interval_s(plan: CollectivePlan, size_bytes: int, error: MeasuredError) -> 
         return None
     (low_s, fast), (high_s, slow) = ((end.cost(size_bytes).time_s, error_of(end, size_bytes)) for end in ends)
     return [low_s * exp(-fast.fastest), high_s * exp(slow.slowest)]
+
+
+def busbw_interval(plan: CollectivePlan, size_bytes: int) -> list[float] | None:
+    """What 90 % of bus bandwidths lie within, in B/s; None: not known."""
+    interval_s = _interval_s(plan, size_bytes, error_of(plan, size_bytes))
+    return interval_s and [plan.bus_factor * size_bytes / time_s for time_s in reversed(interval_s)]
 
 
 TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open

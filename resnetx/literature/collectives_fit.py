@@ -46,6 +46,7 @@ from resnetx.interconnect.collectives.collective_errors import (
     sends_of,
     system_name,
 )
+from resnetx.interconnect.collectives.measured import carried
 from resnetx.interconnect.collectives.plan import nccl_algorithms, nccl_sends, plan
 from resnetx.interconnect.collectives.protocols import FIT_FILE, UNFITTED, Fitted, fitted
 from resnetx.interconnect.collectives.published import (
@@ -104,6 +105,7 @@ _HOLD = 0.02  # of a step away from the source of NCCL, as a relative error: it 
 _ROBUST = 0.1  # errors beyond this count less
 WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
 PLACES: tuple[Place, ...] = get_args(Place)
+FABRICS = ("RoCE", "EFA", "Slingshot")
 FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
 _CHANNELS_s_per_B = [round(n * 1e-11, 12) for n in range(41)]  # tried of trees in LL between nodes
@@ -448,10 +450,11 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
         if len(ladder) >= FEWEST_SIZES and largest.size_bytes >= BANDS_BYTES[-1]:
             taken = {point.size_bytes: _taken(point, without) for point in ladder}
             moving_s, modelled_s = taken[largest.size_bytes]
-            more = (largest.time_s - modelled_s) / moving_s
+            slower = max(0.0, 1 + (largest.time_s - modelled_s) / moving_s)
             for point in (point for point in ladder if point is not largest):
                 moving_s, modelled_s = taken[point.size_bytes]
-                errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more * moving_s)]
+                more_s = (slower ** carried(point.size_bytes, largest.size_bytes) - 1) * moving_s
+                errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more_s)]
                 key = place_of(kind), bisect_right(BANDS_BYTES, point.size_bytes)
                 found.setdefault(key, []).append((errors[0], errors[1], kind))
     return [
@@ -500,9 +503,10 @@ def _kind(key: PlanKey) -> str:
 
 @cache
 def _apart(key: PlanKey) -> str:
-    """What is left out together: a kind; of nodes those with RoCE apart from InfiniBand, though counted as one."""
-    links = [link for link, _ in load_published(*key[:2]).counted_links() if link.wire.family == "network"]
-    return _kind(key) + " over RoCE" * any("RoCE" in link.wire.about for link in links)
+    """What is left out together: a kind; of nodes each fabric apart from InfiniBand, though they are counted as one."""
+    wires = [link.wire for link, _ in load_published(*key[:2]).counted_links() if link.wire.family == "network"]
+    fabric = next((name for name in FABRICS if any(name in wire.about for wire in wires)), None)
+    return _kind(key) + (f" over {fabric}" if fabric else "")
 
 
 def _rival_row(point: PublishedTime) -> Sequence[float]:

@@ -113,6 +113,7 @@ class GpuChoice(RecordPart, frozen=True):
     size_bytes: int
     devices: list[int]
     busbw_Bps: float
+    interval_Bps: list[float] | None  # what 90 % lie within; null: not known
     limiting_link: str
     command: str  # for a shell, that lets a program see these GPUs only; "": there is none
 

@@ -15,7 +15,7 @@ STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
     "single-root-1080ti", "k80-10gbe", "v100-ib", "dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "pcie-gen5",
     "gce-k80x8", "p2-8xlarge", "dgx1-v100-32gb", "dgx-a100-40gb", "pcie-a100", "pcie-l40s", "hgx-b200", "c4130-p100",
-    "c4140-v100", "mi250x", "mi300x", "knl-opa", "a100-ib", "hgx-a100-4",
+    "c4140-v100", "mi250x", "mi300x", "knl-opa", "a100-ib", "hgx-a100-4", "alps-gh200",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from resnetx.api.topology_answers import (
     COSTS,
     LAUNCH_TOLD,
     Ranking,
+    busbw_interval,
     collective_cost,
     explained,
     how_sure,
@@ -195,6 +196,7 @@ def show_choices(subsets: "Sequence[GpuSubset]", size_bytes: int) -> None:
     columns: list[Column[GpuSubset]] = [
         Column("GPUs", lambda choice: " ".join(map(str, choice.devices))),
         Column(">busbw GB/s", lambda choice: GBps(choice.busbw_Bps)),
+        Column("interval", lambda choice: " to ".join(map(GBps, busbw_interval(choice.like, size_bytes) or ()))),
         Column("~limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link),
     ]
     note = f"{ringless} of these choices have no NVLink ring." if ringless else ""

@@ -16,6 +16,7 @@ from resnetx.interconnect.collectives.protocols import (
     BEFORE_TUNING,
     BEFORE_TUNING_LL_BYTES,
     BETWEEN_NODES,
+    LL128_CHUNK_BYTES,
     LL_CHANNEL_BYTES,
     ONE_RING_BYTES,
     RCCL,
@@ -26,6 +27,7 @@ from resnetx.interconnect.collectives.protocols import (
     AMD_Bps,
     BetweenNodes,
     Fitted,
+    LL128_CHANNEL_Bps,
     LL_INSIDE_Bps,
     LL_MOST_Bps,
     POSTING_s,
@@ -261,7 +263,12 @@ class NcclAlgorithms:
 
     @property
     def tree_Bps(self) -> float:
-        return min(self.inside.chain_Bps, self._network_Bps)
+        return min(self.inside.chain_Bps, self._tree_network_Bps)
+
+    @property
+    def _tree_network_Bps(self) -> float:
+        """Of the two trees each of two nodes is a leaf of one and the root of the other: it sends the array once."""
+        return self._network_Bps * (2 if self._nodes == 2 else 1)
 
     @property
     def tries_switches(self) -> bool:
@@ -291,24 +298,37 @@ class NcclAlgorithms:
             return []
         protocols = [each for each in BETWEEN_NODES if self._on_nvlink or each.name == "LL"]
         rings = [self._ring_between(each) for each in protocols]
-        if tree is None:
-            return rings
-        return rings + [
-            replace(
-                tree,
-                fixed_s=self._start_s + self._tree_fixed_s(each.tree),
-                s_per_byte=max(tree.s_per_byte / each.tree_share, 2 / self._most_Bps(each)),
-                protocol=each.name,
-                by_size=each.tree_by_size,
-                fill_s_per_byte=self._tree_steps * self.fitted.ll_channel_s_per_B if each.name == "LL" else 0.0,
-                channels=2 * self.between.rings,  # trees have two for each card
-                channel_bytes=LL_CHANNEL_BYTES,
-            )
-            for each in protocols
-        ]
+        return rings if tree is None else rings + [self._tree_between(each, tree) for each in protocols]
+
+    def _tree_between(self, protocol: BetweenNodes, tree: Algorithm) -> Algorithm:
+        """`tree` (Simple) in another protocol: no step begins before the one before has handed a piece on."""
+        network_Bps = self._tree_network_Bps * 2 * TREE_SHARE * protocol.tree_share
+        step_s_per_B = self.fitted.ll_channel_s_per_B if protocol.name == "LL" else 1 / self._ll128_channel_Bps
+        return replace(
+            tree,
+            fixed_s=self._start_s + self._tree_fixed_s(protocol.tree),
+            s_per_byte=2 / self._by_flags_Bps(protocol, self.inside.chain_Bps, network_Bps),
+            protocol=protocol.name,
+            by_size=protocol.tree_by_size,
+            fill_s_per_byte=self._tree_steps * step_s_per_B,
+            channels=2 * self.between.rings if self.between else 1,  # trees have two for each card
+            channel_bytes=LL_CHANNEL_BYTES,
+            most_bytes=PIECE_BYTES if protocol.name == "LL" else LL128_CHUNK_BYTES,
+        )
+
+    @property
+    def _ll128_channel_Bps(self) -> float:
+        capability = self._gpu.compute_capability.value
+        return next(most for least, most in LL128_CHANNEL_Bps if capability >= least)
+
+    def _by_flags_Bps(self, protocol: BetweenNodes, inside_Bps: float, network_Bps: float) -> float:
+        """Inside nodes as within one, and what the network carries."""
+        share = self.fitted.share(protocol.name, shape(self.operation), self._on_nvlink)
+        return min(inside_Bps * share, network_Bps, self._most_Bps(protocol))
 
     def _ring_between(self, protocol: BetweenNodes) -> Algorithm:
         ranks, rounds, hop = sum(map(len, self.groups)), self.operation.rounds, protocol.ring
+        network_Bps = min(self._network_Bps, self.ring_Bps) * protocol.ring_share  # over PCIe, of copies
         if ranks == self._nodes:  # nothing hides what the network takes
             hop = replace(hop, network_s=protocol.tree.network_s)
         steps = rounds * (ranks - 1)
@@ -318,7 +338,7 @@ class NcclAlgorithms:
         return Algorithm(
             "ring",
             self._start_s + hop.base_s + inside_s + between_s,
-            self.operation.bus_factor(ranks) / min(self.ring_Bps * protocol.ring_share, self._most_Bps(protocol)),
+            self.operation.bus_factor(ranks) / self._by_flags_Bps(protocol, self.inside.ring_Bps, network_Bps),
             self._limit(self.ring_Bps, self._ring_limit),
             protocol=protocol.name,
         )
@@ -467,7 +487,7 @@ class NcclAlgorithms:
             "tree",
             self._start_s + self._tree_fixed_s(hop),
             1 / (self.tree_Bps * TREE_SHARE),
-            self._limit(self.tree_Bps, self.inside.chain_limit),
+            self._tree_limit,
             by_size=TREE_BY_SIZE if self.between and not self._rccl else (),
             expected=None if self.between else expected,
         )
@@ -536,6 +556,11 @@ class NcclAlgorithms:
     def _ring_limit(self) -> str:
         over_bus = self.ring_Bps < self.planned_ring_Bps
         return self.inside.copies_limit if over_bus else self.inside.ring_limit
+
+    @property
+    def _tree_limit(self) -> str:
+        by_network = self.between and self._tree_network_Bps <= self.inside.chain_Bps
+        return self.between.limit if self.between and by_network else self.inside.chain_limit
 
     def _limit(self, bandwidth_Bps: float, inside: str) -> str:
         return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import exp, isnan, log, nan
+from math import exp, isnan, log, log1p, nan
 from pathlib import Path
 from statistics import fmean, median, quantiles
 from typing import TYPE_CHECKING, Any
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 # along the sizes. Beyond both ends the ratio there holds. Ratios are to the uncalibrated plan, so a calibration that
 # was made on four GPUs also corrects a plan for eight. How good it is, is said by its held-out error: every size
 # between the smallest and the largest, predicted from the others; where several publications have measured, each from
-# the others. One large size says how fast bytes move, and is carried to all others so; nothing of it can be held out,
-# and `errors` has what ladders were off by that were calibrated so.
+# the others. One large size says how fast bytes move, and is carried to others of that kind (`carried`); nothing of it
+# can be held out, and `errors` has what ladders were off by that were calibrated so.
 
 LEVEL = 0.9
 ONE_SIZE_BYTES = tuple(float(2**power) for power in range(3, 36))  # where one measured size is carried to
 FEWEST_SIZES = 2  # one says nothing of how the ratio changes with the size
+# From so many bytes on one measured size counts in full, and for nothing below a quarter of them: other protocols move
+# small arrays. Chosen on published ladders, each kind of machine predicted by what is best of all others.
+CARRIED_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,18 @@ def by_times(source: str, compared: Sequence[ComparedTime], from_bytes: float = 
     )
 
 
-def by_one_size(source: str, slower: float, moving_share: Callable[[float], float]) -> Calibration:
-    """By one size: bytes take `slower` times as long, and they are `moving_share` of a modelled time."""
-    ratios = {size: log(1 + (slower - 1) * moving_share(size)) for size in ONE_SIZE_BYTES}
-    return Calibration(source, 1, SizeCurve(tuple(ratios), tuple(ratios.values())), nan, nan)
+def by_one_size(
+    source: str, measured_bytes: float, slower: float, moving_share: Callable[[float], float]
+) -> Calibration:
+    """By one size: its bytes take `slower` times as long, and they are `moving_share` of a modelled time."""
+    sizes = sorted({*ONE_SIZE_BYTES, measured_bytes})
+    ratios = tuple(log1p((slower ** carried(size, measured_bytes) - 1) * moving_share(size)) for size in sizes)
+    return Calibration(source, 1, SizeCurve(tuple(sizes), ratios), nan, nan)
+
+
+def carried(size_bytes: float, measured_bytes: float) -> float:
+    """Of what one size says of how fast bytes move, the share (as logarithms) that holds for another."""
+    return min(1.0, max(0.0, 1 + log(size_bytes / min(measured_bytes, CARRIED_BYTES)) / log(4)))
 
 
 def _curve(compared: Sequence[ComparedTime]) -> SizeCurve:

@@ -313,7 +313,7 @@ def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> Col
 
 
 def _by_one(plan: CollectivePlan, measured: MeasuredCollective) -> Calibration:
-    """By one large size: bytes take so many times as long everywhere, and what no byte costs stays as it is."""
+    """By one large size: bytes of large arrays take so many times as long, and what no byte costs stays as it is."""
     size_bytes, time_s = measured.points[0].size_bytes, fmean(point.time_s for point in measured.points)
     moving_s = plan.fastest(size_bytes).moving_s(size_bytes)
     modelled_s = plan.cost(size_bytes).time_s
@@ -323,7 +323,9 @@ def _by_one(plan: CollectivePlan, measured: MeasuredCollective) -> Calibration:
             f"{moving_s / modelled_s:.0%}; expected one large size, such as 256MiB, or at least two"
         )
     slower = max(0.0, 1 + (time_s - modelled_s) / moving_s)
-    return by_one_size(measured.source, slower, lambda size: plan.fastest(size).moving_s(size) / plan.cost(size).time_s)
+    return by_one_size(
+        measured.source, size_bytes, slower, lambda size: plan.fastest(size).moving_s(size) / plan.cost(size).time_s
+    )
 
 
 def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective) -> None:

@@ -131,6 +131,10 @@ POSTING_s = 1e-6
 LL_CHANNEL_BYTES = 4096
 # What LL carries at most, by the maker of the CPUs: of two nodes, and of more.
 LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
+# What a channel of a tree carries in LL128, by compute capability (tuning.cc of 2.19 to 2.27), and what of the array a
+# step hands on at once (enqueue.cc: 32 to 128 KiB, by its size).
+LL128_CHANNEL_Bps = ((9.0, 36.7e9), (0.0, 20e9))
+LL128_CHUNK_BYTES = 2**16
 # The same inside one node, by compute capability (tuning.cc of 2.30: at most half of the rate, and this).
 LL_INSIDE_Bps = ((10.0, 282e9), (9.0, 141e9), (8.0, 87.7e9), (0.0, 39e9))
 
