@@ -395,7 +395,7 @@ class BatchPair:
             rating=self.of.rating,
         )
         rates = StatedRates(tuple(self.known.items()), "stated", self.of.source, error=0.0)
-        times = rates.times_modelled(self.batch, host, self.of.modelled_s) if self.of.table else 1.0
+        times = rates.times_modelled(self.batch, host, self.of.modelled_s, decoding) if self.of.table else 1.0
         return rates.step(self.batch, host, self.of.fixed_s(times), self.of.ends_s(self.given), decoding)
 
 

@@ -385,6 +385,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     input: Literal["prepared", "loader"]  # loader: images are decoded, which may be the limit
     samples: Literal["alike", "by-host"] = "alike"  # by-host: its embeddings pass through the host
     samples_per_s: dict[int, float]
+    image_size: int | None = None  # null: as its network is usually trained
     system: str | None = None  # whose several GPUs have rates, too
     cluster: RatedCluster | None = None
     several: dict[int, dict[int, float]] = {}  # samples/s of all, by the number of GPUs and the batch of each
@@ -396,13 +397,13 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def table(self) -> list[Layer] | None:
-        """The layers of torchvision's network of this name; None: none is kept."""
-        return tables.kept(self._model, self.image_size)
+        """The layers of torchvision's network of this name at the size of its images; None: none is kept."""
+        return tables.kept(self._model, self.pixels)
 
     @property
-    def image_size(self) -> int:
-        """Of the images whose table is kept."""
-        return tables.kept_image_size(self._model) or tables.USUAL_SIZE
+    def pixels(self) -> int:
+        """Height and width of its images."""
+        return self.image_size or tables.kept_image_size(self._model) or tables.USUAL_SIZE
 
     @property
     def _model(self) -> choices.Torchvision:
@@ -435,7 +436,7 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         model = roofline.fitted_without(self.part, self.whose, self.table, precision)
         channels_last = _steps_file().sources[self.source].layout != "nchw"
         return roofline.modelled_step(
-            model, self.table, self.image_size, batch, self.part, precision,
+            model, self.table, self.pixels, batch, self.part, precision,
             channels_last=channels_last, framework=self.framework,
         ).compute_s  # fmt: skip
 
@@ -573,6 +574,6 @@ def _of_steps() -> Iterator[OneGpuRates]:
         table = of.table
         if of.seen and table is not None and of.precision is not None and of.loop != "mxnet":
             yield OneGpuRates(
-                of.whose, of.program, of.text, of.gpu, of.network, tuple(table), tables.USUAL_SIZE, of.precision,
+                of.whose, of.program, of.text, of.gpu, of.network, tuple(table), of.pixels, of.precision,
                 of.framework, of.input == "loader", of.rating, tuple(of.samples_per_s.items()),
             )  # fmt: skip

@@ -164,7 +164,8 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         bounds_s = (alone_s(largest) * math.exp(-modelled.best), alone_s(largest) * math.exp(modelled.best))
     steps, in_graphs = [], point.setting.loop is not None
     for host in launches:
-        times = workload.rates.times_modelled(images, host, alone_s) if has_peak and _is_counted(layers) else 1.0
+        is_modelled = has_peak and _is_counted(layers)
+        times = workload.rates.times_modelled(images, host, alone_s, decoded) if is_modelled else 1.0
         for at_once in dict.fromkeys([graph or in_graphs, in_graphs]):
             fixed_s = _fixed_s(modelled, layers, gpu, precision, at_once, states, times)
             steps.append(workload.rates.step(images, host, fixed_s, bounds_s, decoded).of_part(point.parts))

@@ -503,7 +503,7 @@ def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(cap
     words = ["predict", "dgx-a100", "model=resnet50", "batch_size=256", "precision=fp16", "gpus=1,2,4,8"]
     assert main([*words, "rate=256:2470"]) == 0
     shown = capsys.readouterr().out
-    assert "doubt: one GPU's step (110%: give rate= at 32, too)" in " ".join(shown.split())
+    assert "doubt: one GPU's step (112%: give rate= at 32, too)" in " ".join(shown.split())
     assert "with graph=true" in shown and len(shown.splitlines()) == 15
     assert main([*words, "rate=256:2470,32:1700"]) == 0
     assert "give rate=" not in capsys.readouterr().out

@@ -227,15 +227,32 @@ def test_what_the_host_limits_is_told_by_the_true_parts():
     assert small.time_s == pytest.approx(0.04, rel=0.01)
 
 
+def test_only_eager_steps_of_prepared_images_show_that_a_gpu_is_slow():
+    """One of 0.2 s, of which a roofline has 0.1 s; else a loader, or another framework's kernels, may be slow."""
+    rates = StatedRates(((64, 320.0),), "stated", "rate=")
+    eager, waiting = HostStep(0.0), HostStep(0.0, waits=True)
+    assert rates.times_modelled(8, eager, lambda _: 0.1) == pytest.approx(2.0)
+    assert rates.times_modelled(8, eager, lambda _: 0.1, decoded=True) == 1.0
+    assert rates.times_modelled(8, waiting, lambda _: 0.1) == 1.0
+
+
+def test_images_of_another_size_than_the_usual_have_no_table_of_it():
+    """ResNet-50 on CIFAR's 32 pixels was taken for one on 224."""
+    small = [of for of in steps_series() if of.image_size == 32]
+    assert {of.network for of in small} == {"resnet18", "resnet50", "shufflenetv2"}
+    assert all(of.table is None for of in small)
+    assert all(of.table is not None for of in steps_series() if of.network == "resnet50" and of.image_size is None)
+
+
 def test_steps_at_an_eighth_of_the_batch_of_published_series():
     """What docs/method/prediction.md says of them: on the machine that set the host's part, and on others."""
     prepared = [row for row in judged() if row.pair.of.input == "prepared" and row.pair.of.seen]
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
     assert (len(own), errors(own)) == (11, pytest.approx((0.083, 0.294), abs=0.001))
-    assert (len(others), errors(others)) == (43, pytest.approx((0.101, 0.600), abs=0.001))
+    assert (len(others), errors(others)) == (43, pytest.approx((0.097, 0.600), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
-    assert (len(small), fmean(small)) == (36, pytest.approx(0.078, abs=0.001))
+    assert (len(small), fmean(small)) == (36, pytest.approx(0.074, abs=0.001))
 
 
 def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
@@ -247,7 +264,7 @@ def test_steps_at_an_eighth_that_were_predicted_before_they_were_entered():
     trainer = [row for row in unseen if row.pair.of.network == "t5-base"]
     others = [row for row in unseen if row.pair.of.network != "t5-base"]
     assert (len(trainer), errors(trainer)[0]) == (5, pytest.approx(0.112, abs=0.001))
-    assert (len(others), errors(others)) == (152, pytest.approx((0.136, 0.558), abs=0.001))
+    assert (len(others), errors(others)) == (152, pytest.approx((0.147, 0.558), abs=0.001))
 
 
 def test_the_gpus_fixed_part_is_not_certain_outside_the_known_batches():
@@ -353,7 +370,7 @@ def test_nine_of_ten_published_rates_are_within_the_error_of_others_of_their_sou
             if len(others) > 1 and others[0][0] < batch < others[-1][0]:
                 between.append(is_within(entry, tuple(others), batch, rate))
             outside += [is_within(entry, (other,), batch, rate) for other in others]
-    assert (len(between), len(outside)) == (26, 256)
+    assert (len(between), len(outside)) == (26, 264)
     assert fmean(between) >= 0.9  # of loops that wait, mostly, for which a batch between is as one outside
     assert 0.9 <= fmean(outside) <= 0.99
     assert BETWEEN < OUTSIDE
@@ -379,7 +396,7 @@ def test_mxnets_small_batches_are_as_its_published_rates_of_one_gpu_and_surer_th
     """Its own figures: 32 pairs of three GPUs; those of the M60 were predicted before they were entered."""
     own = [row for row in judged() if row.pair.of.framework == "mxnet"]
     off, proportional = errors(own)
-    assert (len(own), off, proportional) == (32, pytest.approx(0.111, abs=0.001), pytest.approx(0.672, abs=0.001))
+    assert (len(own), off, proportional) == (32, pytest.approx(0.104, abs=0.001), pytest.approx(0.672, abs=0.001))
     inside = [1 - row.step.faster <= math.exp(-row.log_error) <= 1 + row.step.slower for row in own]
     assert sum(inside) == 30
     mxnet, tensorflow = (assumed(408, of, "fp32", rating=1613.0) for of in ("mxnet", "tensorflow"))
