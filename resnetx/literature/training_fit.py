@@ -72,6 +72,9 @@ _OPERATION_s = (GPU_OPERATION_s, 1e-6, 1e-3)
 # A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
 # the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
 _PULL = 0.1 / 0.5
+# Of an operation's time it is 0.125: an H100 was measured to take 7 to 9 us, and steps at small batches are as much
+# their programs'.
+_OPERATION_PULL = 0.1 / 0.125
 # What one network with depthwise convolutions is slow by may be anything else that it has: they stay those of all.
 FEWEST_DEPTHWISE = 2
 _FITTED = 7  # of the figures of a generation
@@ -176,6 +179,7 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
     figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, _MEMORY_SLOWNESS, _NCHW_SLOWNESS, _FEEDING]
     figures += [_OPERATION_s] if prior else []
     pulls = np.full(len(figures), _PULL)
+    pulls[_FITTED - 1 :] = _OPERATION_PULL  # the last; without a prior it is not fitted
     if len({_network(row) for row in chosen if row.depthwise}) < FEWEST_DEPTHWISE:
         pulls[figures.index(_DEPTHWISE_SLOWNESS)] = 1e4
     first, least, most = np.log(np.array(figures)).T
