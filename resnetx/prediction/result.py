@@ -328,9 +328,12 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     value = "ranks wait for the slowest: " + (
         "as the trace varies" if measured else f"steps vary by {variation(point):.1%}"
     )
-    alike = scaling_errors().of(scaling_kind(point))
+    kind: tuple[str, str, str] = scaling_kind(point)
+    if is_known := compared.startswith(_OF_TRANSFORMERS):
+        kind = ("allreduce", kind[1].partition(",")[0], "transformers")
+    alike = scaling_errors().of(kind)
     whose = f"{alike.points} rates of {alike.systems} system{'s' * (alike.systems != 1)}, each left out of the fit"
-    if compared not in (group_text(*scaling_kind(point)), point.paths and point.paths.link):
+    if not is_known and compared not in (group_text(*kind), point.paths and point.paths.link):
         whose = f"taken to be as of image networks under DDP ({whose})"
     return (
         PredictionInput(
@@ -339,7 +342,7 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     )
 
 
-_TRANSFORMERS = {"bucket": "DDP", "fsdp": "FSDP"}
+_OF_TRANSFORMERS, _TRANSFORMERS = "transformers, ", {"bucket": "DDP", "fsdp": "FSDP"}
 _GLOO = "gloo between ranks on CPU cores"  # of domains.yaml
 
 
@@ -358,7 +361,7 @@ def _compared(point: Point) -> str:
     model, nodes = None if request is None else request.model, kind[1].partition(",")[0]
     like = "images" if model is None else model.scales_like
     if like == "transformers" and strategy in _TRANSFORMERS:
-        return f"transformers, {_TRANSFORMERS[strategy]}, {nodes}"
+        return f"{_OF_TRANSFORMERS}{_TRANSFORMERS[strategy]}, {nodes}"
     if strategy not in ("bucket", "server"):
         return f"strategy={strategy}, {nodes}"
     if model is not None and like != "images":

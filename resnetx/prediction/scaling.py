@@ -50,7 +50,6 @@ NO_PEERS = "no peers"
 ANY = "any"  # in a group of several kinds
 REFERENCE = 8  # GPUs of a node: beyond these ranks are taken to wait for other nodes
 STEADY = 8.0  # compute capability: Ampere's
-FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 # Beside what ranks cost each other, what a prediction of scaling is never surer than goes with: of 2 to 7 % it is 3 to
 # 4 % with which intervals without a rate's system score best, and all within 3 % of each other.
 LEAST_COST = 0.03
@@ -170,9 +169,10 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     transformers: list[KindError]  # from their rates on the fewest GPUs
     calibrated: list[KindError]  # by nodes; then of GPUs that are no peers
 
-    def of(self, kind: ScalingKind) -> KindError:
-        """The errors of a kind; of one that has no rates those of all."""
-        by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
+    def of(self, kind: tuple[str, str, str]) -> KindError:
+        """The errors of a kind, or of transformers; of one that has no rates those of all."""
+        alike = (*self.transformers, *self.kinds)
+        by_names = {(error.exchange, error.nodes, error.input): error for error in alike}
         return by_names.get(kind, self.kinds[-1])
 
     def of_point(self, point: Point, computed: Compute) -> Spread:

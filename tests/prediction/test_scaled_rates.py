@@ -1,5 +1,7 @@
 """Rates of several GPUs as a calibration: what is beyond the model, between known counts and beyond them."""
 
+from itertools import pairwise
+
 import pytest
 
 import resnetx
@@ -89,6 +91,16 @@ def test_what_is_within_the_error_of_rates_is_a_factor_and_shows_no_growth():
     found = taking(of_2=0.155, of_4=0.15 + 1.5 * 0.02)
     assert found.at(2) == (0, pytest.approx(1.05))
     assert found.at(8) == (pytest.approx(1.75 * 0.02), 1)
+
+
+def test_a_rate_that_changes_a_little_changes_no_prediction_much():
+    """From a difference within the error of rates to one that is all of messages."""
+    steps_s = [0.15 * 1.005**tick for tick in range(-10, 60)]
+    found = [taking(of_2=step_s).at(8) for step_s in steps_s]
+    assert found[0][0] == 0 and found[-1][1] == 1
+    eight_s = [modelled(8, 800).step_s(beyond) for beyond in found]
+    assert eight_s == sorted(eight_s)
+    assert max(after / before for before, after in pairwise(eight_s)) < 1.02
 
 
 def test_what_steps_take_less_is_a_factor_that_stays_and_is_interpolated_below():

@@ -5,12 +5,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
+import msgspec
 import pytest
 
+import resnetx
 from resnetx.literature.scaling_check import ScalingCase, cases
 from resnetx.prediction.scaling import scaling_errors
 from resnetx.record.comparisons import Estimate, SystemSide
-from resnetx.reporting.compared_systems import SHARED_SCALING, lead, ratio
+from resnetx.reporting.compared_systems import SHARED_SCALING, lead, ratio, side_of
 
 PARTS = {"outcome": "ok", "reason": "", "images_per_s": None, "speedup": None, "limited_by": None, "limit_share": None}
 TIMES = (
@@ -88,12 +90,24 @@ def test_a_fifth_of_the_variance_is_shared_whichever_source_is_left_out(pairs):
 
 @pytest.mark.slow
 def test_margins_with_that_share_still_hold_nine_of_ten_published_ones_and_hardly_a_verdict_is_wrong(pairs):
-    held, ahead = 0, []
+    held, narrower, ahead = 0, 0, []
     for a, b in pairs:
         margin = ratio(a.side, b.side)
+        narrower += margin.high < ratio(a.side, msgspec.structs.replace(b.side, library="another")).high
         measured = math.exp(b.error - a.error) * margin.value  # of steps per second
         held += margin.low <= measured <= margin.high
         if lead(margin) == "ahead":
             ahead.append((measured > 1) == (margin.value > 1))
     assert held >= 0.9 * len(pairs)
+    assert narrower == sum(a.case.series.library == b.case.series.library for a, b in pairs) == 140
     assert len(ahead) >= 70 and sum(ahead) >= len(ahead) - 1  # EfficientNet-v2 in fp16: 0.71 said, 1.04 measured
+
+
+def test_rates_that_are_known_share_no_error_of_scaling(tmp_path):
+    known = tmp_path / "rates.yaml"
+    known.write_text("source: us\nimages_per_s: {8: 2600}\n")
+    points = resnetx.predict(
+        systems="dgx1-v100", model="resnet50", batch_size=64, scaling="weak", gpus=[4, 8], rate={64: 350},
+        calibration=str(known),
+    ).points  # fmt: skip
+    assert [(point.rate_known, side_of(point).by_scaling is None) for point in points] == [(False, False), (True, True)]

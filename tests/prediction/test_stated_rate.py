@@ -179,6 +179,13 @@ def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
     assert next(steps).time_s == pytest.approx(next(steps).time_s, rel=0.001)
 
 
+def test_next_to_a_known_step_of_the_host_no_more_of_it_is_the_gpus():
+    rates = StatedRates(((1000, 58270.0), (8000, 465575.0)), "stated", "rate=")  # as long, to 0.1 %
+    known, near = (rates.step(images, HostStep(0.015), 0.001) for images in (1000, 1001))
+    assert known.host.time_s > 0.95 * known.time_s
+    assert near.device_s == pytest.approx(known.device_s, rel=0.01)
+
+
 def test_between_a_step_of_the_host_and_one_of_the_gpu_lies_the_curve_of_both_parts():
     """ResNet-50 in half precision on an H100 (milabench): 37.9 ms at 128 images, where a line says 57 ms."""
     rates = StatedRates(((1, 30.61), (792, 4291.7)), "stated", "rate=")
