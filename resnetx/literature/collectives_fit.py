@@ -61,7 +61,6 @@ from resnetx.interconnect.collectives.sends import NcclSends
 from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.literature import rivals
 from resnetx.operations import OPERATIONS
-from resnetx.units import size
 
 # Least and most of each figure, and the size of a step that makes a difference.
 _TIMES_s = (0.0, 300e-6, 10e-6)
@@ -105,7 +104,7 @@ _HOLD = 0.02  # of a step away from the source of NCCL, as a relative error: it 
 _ROBUST = 0.1  # errors beyond this count less
 WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
 PLACES: tuple[Place, ...] = get_args(Place)
-FABRICS = ("RoCE", "EFA", "Slingshot")
+FABRICS = ("RoCE", "EFA")
 FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
 _CHANNELS_s_per_B = [round(n * 1e-11, 12) for n in range(41)]  # tried of trees in LL between nodes
@@ -159,6 +158,7 @@ class CollectiveResidual:
     rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
     gpus: int = 0
     launched: bool = False  # launches by one process decide its time
+    typical: bool = True  # `PublishedTime.typical`
 
     @property
     def machine(self) -> tuple[str, str]:
@@ -190,7 +190,8 @@ class CollectiveResidual:
     def counted_in(self) -> tuple[Key, ...]:
         """All that it is counted in: what is said of several hosts has the figures of one, too."""
         between: Key = ("any", "several hosts", None, self.sends, self.band)
-        return self.keys if between in self.keys else (*self.keys, between)
+        keys = self.keys if between in self.keys else (*self.keys, between)
+        return keys if self.typical else tuple(key for key in keys if key[0] == "any")
 
 
 def cells(
@@ -493,6 +494,7 @@ def _residual(point: PublishedTime, kind: str, error: float, with_all: float, *b
         by_rivals,
         point.gpus,
         entry.told_mode == "one-process" and by_one.launch_decides(point.size_bytes),
+        point.typical,
     )
 
 
@@ -546,7 +548,7 @@ def _fit_inside(points: Sequence[PublishedTime]) -> Fitted:
     """By the points inside one host."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    inside = _told([point for point in points if _on_one_host(point) and _is_fitted(point)])
+    inside = _told([point for point in points if _on_one_host(point) and point.is_fitted])
     start, errors_of = _vector(UNFITTED), _remembered(inside)
 
     def misses(vector: Floats) -> Floats:
@@ -555,11 +557,6 @@ def _fit_inside(points: Sequence[PublishedTime]) -> Fitted:
 
     found = least_squares(misses, start, bounds=(_LEAST / _STEP, _MOST / _STEP), loss="soft_l1", f_scale=_ROBUST)
     return Fitted(*(float(f"{value:.{_DIGITS}g}") for value in found.x * _STEP))
-
-
-def _is_fitted(point: PublishedTime) -> bool:
-    least = point.entry.fitted_from
-    return least is None or point.size_bytes >= size(least)
 
 
 def _remembered(points: Sequence[PublishedTime]) -> Callable[[Fitted], Floats]:

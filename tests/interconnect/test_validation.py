@@ -145,7 +145,9 @@ def test_all_reduce_from_1_mib_on_and_the_others_on_8_a100_are_as_close_as_is_wa
     known = {kind.kind: kind.left_out for kind in table().kinds if not kind.sends}
     assert known["NVLink 2 from GPU to GPU"] <= 0.082  # 0.08 before 17 sizes below 1 MiB, 24 % off, were of it
     a100 = [
-        row for row in rows if row.system == "dgx-a100" and row.collective == "allreduce" and row.size_bytes >= 2**23
+        row
+        for row in rows
+        if (row.system, row.nodes, row.collective) == ("dgx-a100", 1, "allreduce") and row.size_bytes >= 2**23
     ]
     assert sum(row.time_error for row in a100) / len(a100) <= 0.055  # 0.052 before three ladders of A100s were entered
     others = [row for row in rows if row.group == "switched-others" and row.size_bytes >= 2**20]

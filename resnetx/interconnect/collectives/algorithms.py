@@ -34,6 +34,7 @@ from resnetx.interconnect.collectives.protocols import (
     Protocol,
     SEARCHED_Bps,
     UNFOUND_Bps,
+    by_capability,
     of_capability,
     shape,
 )
@@ -254,12 +255,17 @@ class NcclAlgorithms:
     @property
     def _most_expected_Bps(self) -> float:
         """What the library expects at most: next to nothing where its search ends above what joins the CPUs."""
-        if self._on_nvlink or self.between or self._gpu.compute_capability.value < SEARCHED_FROM:
+        if self._on_nvlink or self.between or self._capability < SEARCHED_FROM:
             return math.inf
         passed = {name for ring in self.inside.rings for name in ring.walk}
         cpus = [part for name in passed if isinstance(part := self.system.component(name).part, CpuSpec)]
         between_Bps = AMD_Bps if any("AMD" in cpu.about for cpu in cpus) else self.inside.ring_Bps
-        return UNFOUND_Bps if len(cpus) > 1 and between_Bps < SEARCHED_Bps[0][1][-1] else math.inf
+        return UNFOUND_Bps if len(cpus) > 1 and between_Bps < min(self._searched_Bps) else math.inf
+
+    @property
+    def _searched_Bps(self) -> tuple[float, ...]:
+        """What NCCL's search tries of a channel."""
+        return by_capability(SEARCHED_Bps, self._capability)
 
     @property
     def tree_Bps(self) -> float:
@@ -267,7 +273,7 @@ class NcclAlgorithms:
 
     @property
     def _tree_network_Bps(self) -> float:
-        """Of the two trees each of two nodes is a leaf of one and the root of the other: it sends the array once."""
+        """Each of two nodes is a leaf of one tree and the root of the other (trees.cc): it sends the array once."""
         return self._network_Bps * (2 if self._nodes == 2 else 1)
 
     @property
@@ -297,13 +303,14 @@ class NcclAlgorithms:
         if self.between is None or not self.generation.protocols or self._rccl:
             return []
         protocols = [each for each in BETWEEN_NODES if self._on_nvlink or each.name == "LL"]
-        rings = [self._ring_between(each) for each in protocols]
-        return rings if tree is None else rings + [self._tree_between(each, tree) for each in protocols]
+        rings = [self._ring_between(each, self.between) for each in protocols]
+        return rings if tree is None else rings + [self._tree_between(each, self.between, tree) for each in protocols]
 
-    def _tree_between(self, protocol: BetweenNodes, tree: Algorithm) -> Algorithm:
+    def _tree_between(self, protocol: BetweenNodes, between: NodeNetwork, tree: Algorithm) -> Algorithm:
         """`tree` (Simple) in another protocol: no step begins before the one before has handed a piece on."""
         network_Bps = self._tree_network_Bps * 2 * TREE_SHARE * protocol.tree_share
-        step_s_per_B = self.fitted.ll_channel_s_per_B if protocol.name == "LL" else 1 / self._ll128_channel_Bps
+        ll128_s_per_B = 1 / by_capability(LL128_CHANNEL_Bps, self._capability)
+        step_s_per_B = self.fitted.ll_channel_s_per_B if protocol.name == "LL" else ll128_s_per_B
         return replace(
             tree,
             fixed_s=self._start_s + self._tree_fixed_s(protocol.tree),
@@ -311,22 +318,17 @@ class NcclAlgorithms:
             protocol=protocol.name,
             by_size=protocol.tree_by_size,
             fill_s_per_byte=self._tree_steps * step_s_per_B,
-            channels=2 * self.between.rings if self.between else 1,  # trees have two for each card
+            channels=2 * between.rings,  # trees have two for each card
             channel_bytes=LL_CHANNEL_BYTES,
             most_bytes=PIECE_BYTES if protocol.name == "LL" else LL128_CHUNK_BYTES,
         )
-
-    @property
-    def _ll128_channel_Bps(self) -> float:
-        capability = self._gpu.compute_capability.value
-        return next(most for least, most in LL128_CHANNEL_Bps if capability >= least)
 
     def _by_flags_Bps(self, protocol: BetweenNodes, inside_Bps: float, network_Bps: float) -> float:
         """Inside nodes as within one, and what the network carries."""
         share = self.fitted.share(protocol.name, shape(self.operation), self._on_nvlink)
         return min(inside_Bps * share, network_Bps, self._most_Bps(protocol))
 
-    def _ring_between(self, protocol: BetweenNodes) -> Algorithm:
+    def _ring_between(self, protocol: BetweenNodes, between: NodeNetwork) -> Algorithm:
         ranks, rounds, hop = sum(map(len, self.groups)), self.operation.rounds, protocol.ring
         network_Bps = min(self._network_Bps, self.ring_Bps) * protocol.ring_share  # over PCIe, of copies
         if ranks == self._nodes:  # nothing hides what the network takes
@@ -334,7 +336,7 @@ class NcclAlgorithms:
         steps = rounds * (ranks - 1)
         crossings = min(steps, rounds * self._nodes)
         inside_s = (steps - crossings) * max(self._step_s(hop), POSTING_s)
-        between_s = self.between.crossings_s(hop, crossings, 1, self.operation) if self.between else 0.0
+        between_s = between.crossings_s(hop, crossings, 1, self.operation)
         return Algorithm(
             "ring",
             self._start_s + hop.base_s + inside_s + between_s,
@@ -356,7 +358,7 @@ class NcclAlgorithms:
             return (self._ring(),)
         if not self.generation.protocols:
             return self._rings_before_tuning()
-        of_nccl = of_capability(self._gpu.compute_capability.value)
+        of_nccl = of_capability(self._capability)
         protocols = (RCCL_MI300 if self._mi300 else RCCL) if self._rccl else of_nccl
         return tuple(self._ring_by(protocol) for protocol in protocols if self._on_nvlink or not protocol.nvlink_only)
 
@@ -414,7 +416,7 @@ class NcclAlgorithms:
         """Those of NCCL 2.0 to 2.3, by size: one in LL, one in Simple, all of them; as 2.1 and 2.2 take them."""
         ranks, ll, every = len(self.groups[0]), BEFORE_TUNING, replace(self._ring(), protocol="Simple")
         steps = self.operation.rounds * (ranks - 1)
-        call_bytes = next(most for least, most in ONE_RING_BYTES if self._gpu.compute_capability.value >= least)
+        call_bytes = by_capability(ONE_RING_BYTES, self._capability)
         one_ring_bytes = call_bytes * (ranks if shape(self.operation) == "once" else 1)  # a call has one rank's part
         one = replace(every, s_per_byte=every.s_per_byte * every.channels, channels=1)
         by_flags = replace(
@@ -436,9 +438,8 @@ class NcclAlgorithms:
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
         factor = self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
-        capability = self._gpu.compute_capability.value
-        hopper = int(capability) == HOPPER
-        settles = simple and self._on_nvlink and capability >= SETTLING_FROM and not hopper
+        hopper = int(self._capability) == HOPPER
+        settles = simple and self._on_nvlink and self._capability >= SETTLING_FROM and not hopper
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = protocol.nvlink_s if self._on_nvlink else protocol.pcie_s
         share = protocol.share if self._on_nvlink or protocol.pcie_share is None else protocol.pcie_share
@@ -446,7 +447,7 @@ class NcclAlgorithms:
         recent = self.generation.in_switch_s is not None or hopper
         if kind != "chain" and self._on_nvlink and recent:
             if protocol.name == "LL":
-                share = min(1 / 2, next(most for least, most in LL_INSIDE_Bps if capability >= least) / self.ring_Bps)
+                share = min(1 / 2, by_capability(LL_INSIDE_Bps, self._capability) / self.ring_Bps)
             if kind == "once" or hopper:  # as its source says; SuperBench's A100s ran an older one
                 handovers = handovers if protocol.name == "LL" else 1  # in LL a step takes two on B200, too
                 taken_share = share
@@ -474,7 +475,7 @@ class NcclAlgorithms:
     def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
         if self.between is None or self.operation.name != "allreduce":
             return None
-        return plateau(fixed_s, ranks, channels, self._gpu.compute_capability.value)
+        return plateau(fixed_s, ranks, channels, self._capability)
 
     def tree(self) -> Algorithm | None:
         """A chain inside each node and a binary tree of nodes, up and down; None where the library has no trees."""
@@ -506,7 +507,7 @@ class NcclAlgorithms:
 
         None where no NVSwitch that reduces joins the GPUs, or the library does not use it.
         """
-        capability = self._gpu.compute_capability.value
+        capability = self._capability
         expected_share = next((share for least, share in IN_SWITCH_SHARE if capability >= least), None)
         port_Bps = _port_Bps(self.system, self.groups[0])
         ranks, switch_s = min(map(len, self.groups)), self.generation.in_switch_s
@@ -516,8 +517,8 @@ class NcclAlgorithms:
         share = self.fitted.hopper_in_switch_share if hopper else expected_share
         parts = min(ranks, MOST_SWITCH_PARTS)
         # A channel for each of them; its GPU sends and receives what the others do, and its own part.
-        tried_Bps = next(tried for least, tried in SEARCHED_Bps if capability >= least)
-        searched_Bps = parts * next((each for each in tried_Bps if (parts + 1) * each <= port_Bps), tried_Bps[-1])
+        fitting_Bps = [each for each in self._searched_Bps if (parts + 1) * each <= port_Bps]
+        searched_Bps = parts * max(fitting_Bps, default=min(self._searched_Bps))
         moved = (1 + 1 / parts) / port_Bps
         lost = max(1.0, parts / SWITCH_GPUS) ** self.fitted.in_switch_lost
         inside_s, between_s = moved / share * lost, (2 if self._nodes > 2 else 1) / self._network_Bps
@@ -532,6 +533,10 @@ class NcclAlgorithms:
             in_chunks=SwitchChunks(self.fitted.in_switch_chunk_s, fill, channels, parts, chunks),
             expected=None if self.between else (switch_s, 1 / (SEARCHED_IN_SWITCH * searched_Bps)),
         )
+
+    @property
+    def _capability(self) -> float:
+        return self._gpu.compute_capability.value
 
     @property
     def _rccl(self) -> bool:

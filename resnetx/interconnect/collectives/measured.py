@@ -111,7 +111,7 @@ def by_times(source: str, compared: Sequence[ComparedTime], from_bytes: float = 
     curve = _curve(compared)
     if len(curve.places) < FEWEST_SIZES:
         raise ConfigError(f"calibration={source}: has one size; expected at least two, the smallest and the largest")
-    errors = list(_held_out(compared))
+    errors = _held_out(compared)
     return Calibration(
         source,
         len(compared),
@@ -143,17 +143,18 @@ def _curve(compared: Sequence[ComparedTime]) -> SizeCurve:
     return SizeCurve(tuple(means), tuple(means.values()))
 
 
-def _held_out(compared: Sequence[ComparedTime]) -> Iterator[float]:
-    """Errors: of each publication from the others, or of each size between the smallest and the largest."""
+def _held_out(compared: Sequence[ComparedTime]) -> list[float]:
+    """Errors: of each publication from the others; where no two overlap, of each size between smallest and largest."""
+    errors: list[float] = []
     publications = dict.fromkeys(time.publication for time in compared)
-    if len(publications) == 1:
-        yield from _each_size_held_out(_curve(compared))
-        return
-    for publication in publications:
+    for publication in publications if len(publications) > 1 else ():
         curve = _curve([time for time in compared if time.publication != publication])
-        for time in compared:
-            if time.publication == publication and curve.places[0] <= time.size_bytes <= curve.places[-1]:
-                yield _off(curve, time.size_bytes, time.log_ratio)
+        errors += [
+            _off(curve, time.size_bytes, time.log_ratio)
+            for time in compared
+            if time.publication == publication and curve.places[0] <= time.size_bytes <= curve.places[-1]
+        ]
+    return errors or list(_each_size_held_out(_curve(compared)))
 
 
 def _each_size_held_out(curve: SizeCurve) -> Iterator[float]:

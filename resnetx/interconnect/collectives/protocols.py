@@ -11,9 +11,10 @@ repeated here, as it puts the change from LL128 to Simple where measured times h
 four V100s and 12 and 16 MiB on eight, 16 and 24 MiB on eight A100s. What a protocol then takes is fitted (`fitted`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from resnetx.loading import own_yaml
 from resnetx.operations import Operation
 from resnetx.settings.files import PUBLISHED
 
+T = TypeVar("T")
 Shape = Literal["twice", "once", "chain"]  # all-reduce goes around twice, gathering and scattering once, others along
 
 
@@ -155,9 +157,14 @@ BEFORE_TUNING = Protocol("LL", 3.6e-6, 0.47e-6, 1.0e-6, 1 / 4)
 BEFORE_TUNING_LL_BYTES, ONE_RING_BYTES = 2**14, ((7.0, 2**18), (0.0, 2**17))
 
 
+def by_capability(table: Iterable[tuple[float, T]], compute_capability: float) -> T:
+    """From a table that has, newest first, from which compute capability on each of its values holds."""
+    return next(value for least, value in table if compute_capability >= least)
+
+
 def of_capability(compute_capability: float) -> tuple[Protocol, ...]:
     """The protocols as the library of this GPU's time expects them."""
-    return next(protocols for least, protocols in PROTOCOLS if compute_capability >= least)
+    return by_capability(PROTOCOLS, compute_capability)
 
 
 def shape(operation: Operation) -> Shape:

@@ -40,10 +40,16 @@ def pack_rings(lanes: Lanes) -> list[Order]:
     orders, _ = _orders(lanes, closed=True)
     if len(orders) > MOST_ORDERS:
         return _greedily(lanes)
-    room = {(a, b): lanes[a][b] for a, b in permutations(range(size), 2)}
-    out = [[(gpu, other) for other in range(size) if other != gpu] for gpu in range(size)]
-    into = [[(other, gpu) for other in range(size) if other != gpu] for gpu in range(size)]
-    return [orders[index] for index in _packing(room, [directions(order) for order in orders], out + into, bound)]
+    return [orders[index] for index in _pack_steps(lanes, [directions(order) for order in orders], bound)]
+
+
+def _pack_steps(lanes: Lanes, ways: Sequence[Sequence[RingStep]], bound: int) -> list[int]:
+    """`_packing` of ways that take one direction of each lane."""
+    gpus = range(len(lanes))
+    room = {(a, b): lanes[a][b] for a, b in permutations(gpus, 2)}
+    out = [[(gpu, other) for other in gpus if other != gpu] for gpu in gpus]
+    into = [[(other, gpu) for other in gpus if other != gpu] for gpu in gpus]
+    return _packing(room, ways, out + into, bound)
 
 
 def pack_relayed(lanes: Lanes) -> list[Order]:
@@ -57,13 +63,9 @@ def pack_relayed(lanes: Lanes) -> list[Order]:
     orders, complete = _orders(reached, closed=True)
     if not complete:
         return []
-    room = {(a, b): lanes[a][b] for a, b in permutations(range(size), 2)}
-    out = [[(gpu, other) for other in range(size) if other != gpu] for gpu in range(size)]
-    into = [[(other, gpu) for other in range(size) if other != gpu] for gpu in range(size)]
     steps_of = {order: directions(relayed(lanes, order)) for order in orders}
     once = [order for order, steps in steps_of.items() if len(set(steps)) == len(steps)]
-    found = _packing(room, [steps_of[order] for order in once], out + into, fewest_lanes(lanes))
-    return [once[index] for index in found]
+    return [once[index] for index in _pack_steps(lanes, [steps_of[order] for order in once], fewest_lanes(lanes))]
 
 
 def relayed(lanes: Lanes, order: Order) -> Order:
@@ -75,8 +77,8 @@ def _relayed_step(lanes: Lanes, a: int, b: int) -> Order:
     """From one GPU to another: directly, through the GPU with most lanes to both, or (): neither is possible."""
     if lanes[a][b]:
         return (a, b)
-    width, via = max((min(lanes[a][c], lanes[c][b]), -c) for c in range(len(lanes)))
-    return (a, -via, b) if width else ()
+    via = max(range(len(lanes)), key=lambda gpu: min(lanes[a][gpu], lanes[gpu][b]))
+    return (a, via, b) if min(lanes[a][via], lanes[via][b]) else ()
 
 
 def pack_chains(lanes: Lanes) -> list[Order]:
