@@ -74,7 +74,7 @@ QUOTED = [
     ("docs/method/prediction.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
     ("docs/method/prediction.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),
     ("docs/predict.md", r"within: (\d+) % of a stated rate", lambda: f"{RATE_ERROR:.0%}"[:-1]),
-    ("docs/method/prediction.md", r"octaves are between\). It has an error of (\S+) %", lambda: f"{BETWEEN:.1%}"[:-1]),
+    ("docs/method/prediction.md", r"up to two on it\). It has an error of (\S+) %", lambda: f"{BETWEEN:.0%}"[:-1]),
     ("docs/method/prediction.md", r"GPU's part has an error of (\S+) %", lambda: f"{OUTSIDE:.0%}"[:-1]),
     ("docs/method/prediction.md", r"between nodes at least (\d+) %", lambda: f"{BETWEEN_NODES:.0%}"[:-1]),
     ("docs/method/validation.md", r"at 1370 MHz; (\S+) and", lambda: f"{backward_s('k80-562mhz'):.3f}"),
