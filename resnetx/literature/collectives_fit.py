@@ -231,11 +231,11 @@ def _q90(errors: Sequence[float]) -> float:
 
 def alike(errors: Sequence[float], kinds: Sequence[str], widened: float = 1.0) -> tuple[float, float]:
     """(mean, what 90 % are within) where every kind counts alike, however many figures it has; few count for less."""
-    every = sum(weight(kinds.count(kind)) for kind in set(kinds))
+    every = sum(weight(kinds.count(kind)) for kind in dict.fromkeys(kinds))
     weights = [weight(kinds.count(kind)) / kinds.count(kind) / every for kind in kinds]
     below, q90 = 0.0, 0.0
     for error, share in sorted(zip(errors, weights, strict=True)):
-        if below >= LEVEL:
+        if below > LEVEL - 1e-9:  # shares add up to it but for rounding
             break
         below, q90 = below + share, error
     mean = sum(error * share for error, share in zip(errors, weights, strict=True))

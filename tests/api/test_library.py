@@ -286,7 +286,7 @@ def test_what_is_printed_is_the_screen(capsys):
     made = resnetx.predict(systems="gx8", model="alexnet", batch_size=256)
     answer, headings, *rows = repr(made).splitlines()[0], *repr(made).splitlines()[2:]
     assert answer.startswith(
-        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 2.2 times (1.5 to 3.0) as fast as one GPU"
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 2.1 times (1.5 to 2.7) as fast as one GPU"
     )
     assert (headings.split()[:3], len(rows)) == (["GPUs", "images/s", "interval"], 4)
     assert [row.index(row.split()[0]) for row in rows] == [3] * 4  # numbers stand below the end of their heading
