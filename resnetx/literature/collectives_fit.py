@@ -158,7 +158,6 @@ class CollectiveResidual:
     rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
     gpus: int = 0
     launched: bool = False  # launches by one process decide its time
-    typical: bool = True  # `PublishedTime.typical`
 
     @property
     def machine(self) -> tuple[str, str]:
@@ -190,8 +189,7 @@ class CollectiveResidual:
     def counted_in(self) -> tuple[Key, ...]:
         """All that it is counted in: what is said of several hosts has the figures of one, too."""
         between: Key = ("any", "several hosts", None, self.sends, self.band)
-        keys = self.keys if between in self.keys else (*self.keys, between)
-        return keys if self.typical else tuple(key for key in keys if key[0] == "any")
+        return self.keys if between in self.keys else (*self.keys, between)
 
 
 def cells(
@@ -494,7 +492,6 @@ def _residual(point: PublishedTime, kind: str, error: float, with_all: float, *b
         by_rivals,
         point.gpus,
         entry.told_mode == "one-process" and by_one.launch_decides(point.size_bytes),
-        point.typical,
     )
 
 

@@ -507,7 +507,7 @@ def test_a_ladder_of_another_start_speaks_where_starting_gpus_matters_little(obj
     words = ["systems=dgx-h100", "collective=allreduce", "size=[1MiB,64MiB]"]
     for mode in ("process-per-gpu", "one-process"):
         small, large = objects(*words, f"launch_mode={mode}")
-        assert large["error_q90"] < 0.11 < small["error_q90"]
+        assert large["error_q90"] < 0.12 < small["error_q90"]
     slow, fast = (objects(*words, f"launch_mode={mode}")[0] for mode in ("one-process", "process-per-gpu"))
     assert slow["time_s"] == pytest.approx(83.24e-6, rel=0.001)
     assert fast["time_s"] < 0.7 * slow["time_s"]

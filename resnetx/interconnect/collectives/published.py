@@ -132,11 +132,6 @@ class PublishedTime:
         return least is None or self.size_bytes >= size(least)
 
     @property
-    def typical(self) -> bool:
-        """Whether it stands for such machines: how slowly one process starts GPUs does, and is in what is stated."""
-        return self.is_fitted or self.entry.told_mode == "one-process"
-
-    @property
     def plan_key(self) -> PlanKey:
         """What has one plan."""
         entry = self.entry
@@ -224,7 +219,7 @@ def ladder_of(plan: CollectivePlan, published: Sequence[PublishedTime]) -> Calib
     points = [
         time
         for time in sorted(published, key=lambda time: time.size_bytes)
-        if time.typical and _started_alike(plan, time, least_s[time.entry.source])
+        if _started_alike(plan, time, least_s[time.entry.source])
     ]
     if len({point.size_bytes for point in points}) < FEWEST_PUBLISHED_SIZES:
         return None
