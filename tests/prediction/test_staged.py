@@ -60,7 +60,7 @@ def test_boxes_of_which_nothing_is_told_lie_between_the_ends_and_of_the_class_al
     outside = [step_s / point.interval_s[0] for step_s, point in points if step_s < point.interval_s[0]]
     slow = [point.system.split()[-1] for step_s, point in points if step_s > point.interval_s[1]]
     assert slow == ["k80-10gbe"] * 13
-    assert (len(outside), min(outside)) == (11, pytest.approx(1 / 1.072, abs=0.001))
+    assert (len(outside), min(outside)) == (11, pytest.approx(1 / 1.082, abs=0.001))
     held = []
     for case in (case for case in untold_cases() if case.series in staged_series(None)):
         iteration = case.on(replace(case.deployment, told=STAGED["shared"])).iteration(scaling_errors().costs)
@@ -170,7 +170,7 @@ def test_systems_that_cannot_be_compared_answer_with_the_ends_of_their_rates(cap
     told = capsys.readouterr().out
     assert "no two rates can be compared: AlexNet, batch 512" in " ".join(told.split("\n")[:1])
     closing = "until `resnetx bench collective=allreduce gpus=2,4 size=64MiB transport=host`."  # of both
-    assert f"pcie-a100 1.3-28, dgx-a100 1.3-28 iterations/s, {closing}" in " ".join(told.split())
+    assert f"pcie-a100 1.3-26, dgx-a100 1.3-26 iterations/s, {closing}" in " ".join(told.split())
     assert "workload" not in told  # no table without a row
 
 

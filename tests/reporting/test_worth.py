@@ -109,7 +109,7 @@ def test_the_cheapest_is_told_from_other_variants_of_it():
     asked = {"systems": "dgx-a100", "model": "alexnet", "batch_size": 256, "price": 3}
     assert "one GPU, AlexNet, bf16, " in resnetx.predict(**asked, precision=["fp32", "bf16"]).cheapest
     assert "one GPU, bucket, " in resnetx.predict(**asked, strategy=["bucket", "after"]).cheapest
-    assert "one GPU, 0.0" in resnetx.predict(**asked | {"price": 0.01}).cheapest
+    assert "one GPU, 0.1" in resnetx.predict(**asked | {"price": 0.01}).cheapest
 
 
 def test_a_gain_of_a_hundred_times_is_written_out():
