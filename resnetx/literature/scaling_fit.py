@@ -36,7 +36,7 @@ from resnetx.prediction.scaling import (
     ONE_NODE,
     KindError,
     ScalingErrors,
-    Spread,
+    ScalingSpread,
     is_steady,
     is_typical,
     ranks_cost,
@@ -207,7 +207,7 @@ class Missed:
     def left_out(self) -> str:
         return self.system if self.group[1] == ONE_NODE else self.machines
 
-    def interval(self, spread: Spread) -> tuple[float, float]:
+    def interval(self, spread: ScalingSpread) -> tuple[float, float]:
         """What the error should lie within."""
         own, (shorter, longer) = spread.times(self.cost), self.others
         return -hypot(own.faster, shorter), hypot(own.slower, longer)
@@ -233,18 +233,18 @@ def _of(
     return Missed(group, system, machines, program, row.log_error, row.linear_error, cost, others)
 
 
-def spread_of(rows: Iterable[Missed]) -> Spread:
+def spread_of(rows: Iterable[Missed]) -> ScalingSpread:
     """Neither side is less than a third of the other: of few, all may lie on one."""
     low, high = quantiles(row.error / row.cost for row in rows)
     faster, slower = max(0.0, -low), max(0.0, high)
-    return Spread(_rounded(max(slower, faster / 3)), _rounded(max(faster, slower / 3)))
+    return ScalingSpread(_rounded(max(slower, faster / 3)), _rounded(max(faster, slower / 3)))
 
 
 def kind_errors(rows: Sequence[Missed], groups: Iterable[Group], everything: Sequence[Missed]) -> list[KindError]:
     """Those of each group; intervals are of the spread of `everything` but a row's system and program."""
-    spreads: dict[tuple[str, str], Spread] = {}
+    spreads: dict[tuple[str, str], ScalingSpread] = {}
 
-    def unseen(row: Missed) -> Spread:
+    def unseen(row: Missed) -> ScalingSpread:
         at = row.left_out, row.program
         if at not in spreads:
             spreads[at] = spread_of(
@@ -261,7 +261,7 @@ def _of_group(rows: Iterable[Missed], group: Group) -> list[Missed]:
     return [row for row in rows if all(wanted in (ANY, own) for wanted, own in zip(group, row.group, strict=True))]
 
 
-def _kind_error(group: Group, rows: Sequence[Missed], unseen: Callable[[Missed], Spread]) -> KindError:
+def _kind_error(group: Group, rows: Sequence[Missed], unseen: Callable[[Missed], ScalingSpread]) -> KindError:
     errors = np.array([row.error for row in rows])
     low, high = np.array([row.interval(unseen(row)) for row in rows]).T
     scores = [interval_score(*map(exp, each)) for each in zip(low, high, errors, strict=True)]

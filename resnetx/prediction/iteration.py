@@ -10,7 +10,7 @@ from resnetx.choices import Server
 from resnetx.prediction.compute import RATE_ERRORS
 from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.messages import MOST_BETWEEN_NODES, Exchange
-from resnetx.prediction.scaling import Spread, not_hidden_s, parallel_s, scaling_errors
+from resnetx.prediction.scaling import ScalingSpread, not_hidden_s, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import (
     AS_IT_IS,
@@ -236,7 +236,7 @@ class Iteration:
         return HOST_ERROR if self.point.setting.host_s else queueing, queueing
 
     @cached_property
-    def scaling_error(self) -> Spread | None:
+    def scaling_error(self) -> ScalingSpread | None:
         """How far off predictions of such scaling were; null of one GPU, which does not scale, and of CPU ranks."""
         if self.point.gpus == 1 or self.point.deployment.on_cpus or self.point.deployment.lab:
             return None

@@ -114,7 +114,7 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
     return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
 
 
-class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScalingSpread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one in twenty published times exceeds the predicted one by, and falls short of it by; logarithms.
 
     Both over what ranks cost each other (`ranks_cost`).
@@ -123,8 +123,8 @@ class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slower: float
     faster: float
 
-    def times(self, cost: float) -> "Spread":
-        return Spread(self.slower * cost, self.faster * cost)
+    def times(self, cost: float) -> "ScalingSpread":
+        return ScalingSpread(self.slower * cost, self.faster * cost)
 
 
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,10 +161,10 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     half_transformers: set[str]  # likewise
     farther: int  # rates of several nodes that `between` is fitted to
     clusters: int  # that these are of
-    spread: Spread  # of errors given the rate of one GPU, or of the fewest
+    spread: ScalingSpread  # of errors given the rate of one GPU, or of the fewest
     # Given rates of other counts, too, some on as many nodes (one, several); of GPUs that are no peers of 2 and 4
-    spread_calibrated: Spread
-    spread_no_peers: Spread
+    spread_calibrated: ScalingSpread
+    spread_no_peers: ScalingSpread
     kinds: list[KindError]
     transformers: list[KindError]  # from their rates on the fewest GPUs
     calibrated: list[KindError]  # by nodes; then of GPUs that are no peers
@@ -175,7 +175,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         by_names = {(error.exchange, error.nodes, error.input): error for error in alike}
         return by_names.get(kind, self.kinds[-1])
 
-    def of_point(self, point: Point, computed: Compute) -> Spread:
+    def of_point(self, point: Point, computed: Compute) -> ScalingSpread:
         """How far off such predictions were; rates that are as modelled make no point less sure."""
         residual, nodes = point.setting.residual, _nodes(point, len(point.ranks_of_nodes))
         plain = self.spread.times(ranks_cost(point, computed))
@@ -186,7 +186,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         own = spread.times(ranks_cost(point, computed, nodes_known=True) * residual.octaves(point.gpus) ** 0.5)
         if not residual.as_modelled:
             return own
-        return Spread(min(own.slower, plain.slower), min(own.faster, plain.faster))
+        return ScalingSpread(min(own.slower, plain.slower), min(own.faster, plain.faster))
 
 
 @cache
