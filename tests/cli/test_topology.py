@@ -491,7 +491,7 @@ def test_a_size_has_a_point_where_who_starts_the_gpus_matters_little_or_was_meas
     screen = " ".join(run(*words, "size=1KiB")[1].split())
     assert "takes 9 to 71 us (open), limited" in screen and "sure: with launch_mode= told, such times are" in screen
     screen = run(*words, "size=1KiB,64MiB")[1]
-    assert " 1 KiB        ?     9 to 71" in screen and "64 MiB      430  380 to 480" in screen
+    assert " 1 KiB        ?     9 to 71" in screen and "64 MiB      430  390 to 480" in screen
     assert "?: open until launch_mode= is told." in screen
     (middle,) = objects(*words, "size=16MiB")  # 1.2 times as long by one process
     assert middle["time_s"] and not middle["open"]

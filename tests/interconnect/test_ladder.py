@@ -34,7 +34,7 @@ def test_one_publication_is_no_surer_than_another_machine_of_its_system_would_be
         made = with_published(plan(load(system), devices=range(8)).launched_by("process-per-gpu"))
         found = error_of(made, 2**30)
         assert made.calibration is not None and made.calibration.held_out_q90 < 0.1
-        assert found.q90 >= 0.1 and found.mean >= 0.03
+        assert found.q90 >= 0.09 and found.mean >= 0.025
 
 
 def test_below_the_smallest_size_the_model_and_its_error_stand():

@@ -13,6 +13,7 @@ import pytest
 
 import resnetx
 from resnetx.prediction import roofline
+from resnetx.prediction.host_step import MODULE
 from resnetx.prediction.result import domains
 from resnetx.record import RunRecord, read
 
@@ -58,6 +59,11 @@ def longer_s(fit, computing_s, moving_s, winograd, *_):
     return np.maximum(computing_s / speed, moving_s) + fit.operation_s
 
 
+def passes(layer, *sizes, counted=roofline._passes):
+    """What a layer moves as it was counted then: layer normalisation as any layer without products."""
+    return counted(msgspec.structs.replace(layer, kind=MODULE) if layer.kind == "layernorm" else layer, *sizes)
+
+
 @contextmanager
 def waited(parameters):
     """Rooflines as they were when runs waited them out."""
@@ -69,8 +75,12 @@ def waited(parameters):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roofline, "fits", lambda: then)
         patch.setattr(roofline, "duration_s", longer_s)
+        patch.setattr(roofline, "_has_tf32", lambda gpu: False)  # in fp32 Winograd's algorithm was taken on any GPU
         patch.setattr(roofline, "transformer_fits", lambda: {})  # nothing was fitted to them
+        patch.setattr(roofline, "_passes", passes)
+        roofline._work.cache_clear()
         yield
+    roofline._work.cache_clear()
 
 
 @pytest.fixture(scope="module")

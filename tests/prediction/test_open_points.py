@@ -228,7 +228,7 @@ def test_half_precision_over_nodes_is_open_on_gpus_of_which_no_rate_is_published
     (shown,) = predicted(**UNPUBLISHED, calibration=[rates(tmp_path, 16, 40_000)])
     assert not shown.open and shown.images_per_s == pytest.approx(40_000)
     published = ({"systems": [name]} for name in ("dgx-a100", "mi250x", "hgx-b200", "pcie-gen5"))  # two of one batch
-    others = (*published, {"precision": "fp32"}, {"gpus": 8, "nodes": None, "network": None})
+    others = (*published, {"precision": "fp32"}, {"gpus": 8, "nodes": None, "network": None, "nics": None})
     assert not any(predicted(**UNPUBLISHED | other)[0].open for other in others)
     assert predicted(**UNPUBLISHED | {"systems": ["dgx-h100"]})[0].open
 

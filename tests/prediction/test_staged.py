@@ -65,7 +65,7 @@ def test_boxes_of_which_nothing_is_told_lie_between_the_ends_and_of_the_class_al
     for case in (case for case in untold_cases() if case.series in staged_series(None)):
         iteration = case.on(replace(case.deployment, told=STAGED["shared"])).iteration(scaling_errors().costs)
         held.append(iteration.interval_s[0] <= case.point.batch_size / case.measured <= iteration.interval_s[1])
-    assert sum(held) == 224  # 14 of 22 of the H100 are faster
+    assert sum(held) == 216  # 14 of 22 of the H100 are faster
 
 
 @pytest.mark.parametrize(("name", "held", "by_the_other"), [("shared", 30, 30), ("per-gpu", 30, 30)])
