@@ -414,5 +414,5 @@ def test_strong_scaling_comes_first_beside_a_table_and_a_line(rows):
     assert [summary.group for summary in (strong, eighth, inside)] == list(QUESTIONS[:3])
     assert strong.mean_error <= 0.16 and strong.mean_error < strong.five_constants_error / 2
     assert eighth.mean_error <= 0.13 and eighth.five_constants_error is None
-    assert (inside.rows, inside.mean_error) == (602, pytest.approx(inside.linear_error, abs=0.002))
+    assert (inside.rows, inside.mean_error) == (602, pytest.approx(inside.linear_error, abs=0.003))
     assert inside.mean_error < inside.linear_error and inside.mean_error <= 0.04 and 0.8 <= inside.held <= 0.95
