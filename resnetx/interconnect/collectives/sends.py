@@ -23,7 +23,7 @@ from itertools import permutations
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.algorithms import Algorithm, Channels
 from resnetx.interconnect.collectives.internode import Groups, nearest_cards
-from resnetx.interconnect.collectives.protocols import PROTOCOLS, Fitted
+from resnetx.interconnect.collectives.protocols import PROTOCOLS, Fitted, by_capability
 from resnetx.interconnect.collectives.rings import Generation
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import System
@@ -214,7 +214,7 @@ class NcclSends:
         if not shares:
             return None
         capability = self.system.gpu_part(self._devices[0]).compute_capability.value
-        rate_Bps = next(rate for least, rate in CHANNEL_Bps if capability >= least)
+        rate_Bps = by_capability(CHANNEL_Bps, capability)
         count = CHANNELS
         while count > 1 and count * self._ranks > CHANNELS:
             count //= 2
